@@ -1,0 +1,25 @@
+"""Shapley values for PyTorch models by propagating random coalitions through the network."""
+
+from dasp.attribution.dasp import DASP
+from dasp.attribution.exact import ExactShapley
+from dasp.gaussian import Gaussian
+from dasp.lifting import UnsupportedOperation
+from dasp.metrics import completeness_gap, rmse, spearman
+from dasp.propagation import propagate
+from dasp.rules import rule
+from dasp.tracing import UntraceableModel
+
+__all__ = [
+    "DASP",
+    "ExactShapley",
+    "Gaussian",
+    "UnsupportedOperation",
+    "UntraceableModel",
+    "completeness_gap",
+    "propagate",
+    "rmse",
+    "rule",
+    "spearman",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,81 @@
+"""Exact Shapley values by evaluating all 2^N coalitions.
+
+Every coalition's output enters the value of every player once, with the weight (s−1)!(N−s)!/N! if the player is in it
+and −s!(N−s−1)!/N! if not, s being its size; so values are accumulated batch by batch and nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import comb
+from typing import Any
+
+import torch
+from captum.attr import Attribution
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
+
+__all__ = ["ExactShapley"]
+
+MOST_PLAYERS = 25
+_ROWS_AT_ONCE = 2**14
+
+
+class ExactShapley(Attribution):  # type: ignore[misc]
+    """The definition itself: for up to 25 players, and any callable.
+
+    >>> model = lambda x: x[:, 0] * x[:, 1]
+    >>> ExactShapley(model).attribute(torch.tensor([[2.0, 3.0]]))
+    tensor([[3., 3.]])
+    """
+
+    def __init__(self, forward_func: Callable[..., Tensor]) -> None:
+        super().__init__(forward_func)
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+        return_convergence_delta: bool = False,
+    ) -> Any:
+        """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`."""
+        question = Question.ask(
+            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask
+        )
+        most = max(game.count for game in question.games)
+        if most > MOST_PLAYERS:
+            raise ValueError(
+                f"{most} players have 2^{most} coalitions, and ExactShapley evaluates at most 2^{MOST_PLAYERS}: group "
+                "players with feature_mask, or use DASP"
+            )
+        values = []
+        evaluations = sum(game.rows << game.count for game in question.games)
+        with torch.no_grad(), tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
+            for game, select in zip(question.games, question.selections, strict=True):
+                values.append(self._values(game, select, internal_batch_size or _ROWS_AT_ONCE, progress))
+        return question.answer(values, return_convergence_delta)
+
+    def _values(self, game: Game, select: Selection, at_once: int, progress: Any) -> Tensor:
+        n = game.count
+        weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64, device=game.device)
+        bits = torch.arange(n, device=game.device)
+        total = torch.zeros(n, *select.chosen.shape, dtype=torch.float64, device=game.device)
+        chunk = max(1, at_once // game.rows)
+        for start in range(0, 2**n, chunk):
+            number = torch.arange(start, min(start + chunk, 2**n), device=game.device)
+            members = (number[:, None] >> bits & 1).bool()
+            outputs = game.evaluate(self.forward_func, members[:, None].expand(-1, game.rows, -1))
+            size = members.sum(1, keepdim=True)
+            # (s−1)!(N−s)!/N! = 1/(N·C(N−1, s−1)) for members, −1/(N·C(N−1, s)) for the others
+            weight = torch.where(members, weights[(size - 1).clamp(min=0)], -weights[size.clamp(max=n - 1)])
+            total += torch.tensordot(weight.T, select(outputs).double(), dims=1)
+            progress.update(len(number) * game.rows)
+        return total.to(game.dtype)

@@ -1,0 +1,60 @@
+"""What the estimators that propagate moments share: a model, traced and lifted for the game at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from captum.attr import Attribution
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+
+from dasp.attribution.game import Game
+from dasp.lifting import Lifted, lift
+from dasp.rules import RULES
+from dasp.tracing import trace
+
+__all__ = ["PropagatedAttribution", "checked_model"]
+
+
+def checked_model(model: Any) -> nn.Module | ExportedProgram:
+    """The model, if it can be traced and is ready to be explained."""
+    if isinstance(model, ExportedProgram):
+        return model
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
+            f"{type(model).__name__}; ExactShapley takes any callable"
+        )
+    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
+    if training:
+        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
+    return model
+
+
+class PropagatedAttribution(Attribution):  # type: ignore[misc]
+    """An attribution method that needs the model's graph, not only its outputs."""
+
+    def __init__(self, model: nn.Module | ExportedProgram) -> None:
+        super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
+        self.model = checked_model(model)
+        self._traced: tuple[Any, fx.GraphModule] | None = None
+        self._lifted: tuple[Any, Lifted] | None = None
+
+    def _lift(self, game: Game) -> Lifted:
+        """The model lifted for the game's players; kept until shapes, players or constants change."""
+        checked_model(self.model)
+        signature = tuple(_signature(x) for x in (*game.on, *game.extra))
+        if self._traced is None or self._traced[0] != signature:
+            self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES)
+            self._lifted = None
+        players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
+        if self._lifted is None or self._lifted[0] != players:
+            _, row = next(game.slices(1))
+            self._lifted = players, lift(self._traced[1], (*row.toggled(), *row.extra), game.count)
+        return self._lifted[1]
+
+
+def _signature(x: Any) -> Any:
+    """What a trace depends on: of a tensor the shape of a row, dtype and device, of anything else the value."""
+    return (x.shape[1:], x.dtype, x.device) if isinstance(x, Tensor) else (type(x), repr(x))
+

@@ -1,0 +1,177 @@
+"""From a model's graph to the same graph on random coalitions.
+
+Walking the graph once with the players' numbers tells, for every node, whether it is constant, still exact for each
+player, or random. The graph is then cut in two plain `fx.GraphModule`s:
+
+    exact     inputs (on and off) ──▶ frontier: the values where players meet, and constants that are needed later
+    random    frontier as Gaussians ──▶ the model's output as a Gaussian
+
+A coalition's distribution enters only between the two, so the exact half runs once per input however many
+distributions are propagated. Both halves share the model's weights and leave the model as it is.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree
+
+from dasp.gaussian import Gaussian
+from dasp.players import Contributions, Toggled
+from dasp.rules.registry import RULES, Rule, evaluate, named
+
+__all__ = ["Lifted", "UnsupportedOperation", "lift"]
+
+
+class UnsupportedOperation(NotImplementedError):
+    """The model uses operations that have no rule for random values; all of them are listed."""
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """The two halves of a lifted graph; see the module's docstring."""
+
+    exact: fx.GraphModule
+    random: fx.GraphModule
+
+
+class _Random:
+    """Stands, while the graph is walked, for a value that will be a Gaussian."""
+
+
+_RANDOM = _Random()
+
+
+def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lifted:
+    """Lift a traced model for `arguments`: `Toggled` for players, `Gaussian` for random inputs, else constants.
+
+    Which nodes are exact depends on who the players are, not on the values, so the result serves all inputs of the
+    same shapes with the same players. `count` is the number of players of one row.
+    """
+    values: dict[fx.Node, Any] = {}
+    targets: dict[fx.Node, Callable[..., Any]] = {}
+    missing: list[fx.Node] = []
+    given = iter(arguments)
+    for node in traced.graph.nodes:
+        if node.op == "placeholder":
+            argument = next(given)
+            values[node] = _RANDOM if isinstance(argument, Gaussian) else argument
+        elif node.op == "get_attr":
+            values[node] = reduce(getattr, node.target.split("."), traced)
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            try:
+                targets[node], values[node] = _lift_call(node, args, kwargs, count)
+            except UnsupportedOperation:
+                missing.append(node)
+                values[node] = _RANDOM
+        elif node.op == "output":
+            values[node] = None
+        else:
+            raise UnsupportedOperation(f"the traced graph has a {node.op} node, {node.target}")
+    if missing:
+        raise UnsupportedOperation(_report(missing))
+    return _cut(traced, values, targets)
+
+
+def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
+    """What a node becomes, and its value."""
+    op: Any = node.target
+    kinds = {type(x) for x in _leaves((args, kwargs))}
+    if not kinds & {Toggled, Contributions, _Random}:
+        return op, op(*args, **kwargs)
+    if op is operator.getitem:
+        return op, _RANDOM if args[0] is _RANDOM else op(*args)
+    if isinstance(node.meta.get("val"), (int, torch.SymInt)):  # sizes do not depend on the coalition
+        return _size, _size(*args) if kinds & {Toggled} else _RANDOM
+    rule = RULES.get(op)
+    if rule is None or any(_index(user) >= (rule.outputs or _index(user) + 1) for user in node.users):
+        raise UnsupportedOperation
+    if not kinds & {Contributions, _Random}:
+        players = rule.tracker(op, *args, **kwargs)
+        if players is not None:
+            target = named(op, _exact(op, rule))
+            return target, target(*args, **kwargs)
+        if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Toggled):
+            target = named(op, _mixing(op, rule, count))
+            return target, target(*args, **kwargs)
+    if rule.gaussian is None:
+        raise UnsupportedOperation
+    return rule.gaussian, _RANDOM
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return _pytree.tree_leaves(tree)
+
+
+def _index(user: fx.Node) -> int:
+    return user.args[1] if user.target is operator.getitem else 0  # type: ignore[return-value]
+
+
+def _size(x: Gaussian | Toggled, dim: int) -> int:
+    return (x.mean if isinstance(x, Gaussian) else x.on).shape[dim]
+
+
+def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
+    def exact(*args: Any, **kwargs: Any) -> Any:
+        """The op on both halves of its arguments."""
+        players = rule.tracker(op, *args, **kwargs)
+        on = evaluate(op, lambda value: value.on, args, kwargs)
+        off = evaluate(op, lambda value: value.off, args, kwargs)
+        if isinstance(on, Tensor):
+            return Toggled(on, off, players)
+        return [Toggled(*part) for part in zip(on, off, players, strict=True)]
+
+    return exact
+
+
+def _mixing(op: Any, rule: Rule, count: int) -> Callable[..., Any]:
+    assert rule.linear is not None
+    linear_part = rule.linear
+
+    def mixing(*args: Any, **kwargs: Any) -> Contributions:
+        """The first op that mixes players, as a function of who takes part."""
+        value, linear = linear_part(*args, **kwargs)
+        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count)
+
+    return mixing
+
+
+def _cut(traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]]) -> Lifted:
+    """Copy every node into its half."""
+    nodes = list(traced.graph.nodes)
+    random_nodes = {n for n in nodes if n.op == "output" or (values[n] is _RANDOM and n.op != "placeholder")}
+    used = {n for user in random_nodes for n in user.all_input_nodes} - random_nodes
+    exact, random = fx.Graph(), fx.Graph()
+    in_exact: dict[fx.Node, fx.Node] = {}
+    for node in nodes:
+        if node not in random_nodes:
+            in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
+            in_exact[node].target = targets.get(node, node.target)
+    frontier = [node for node in nodes if node in used and node.op != "get_attr"]
+    exact.output(tuple(in_exact[node] for node in frontier))
+    exact.eliminate_dead_code()
+    in_random = {node: random.placeholder(node.name) for node in frontier}
+    for node in nodes:
+        if node in random_nodes or (node in used and node.op == "get_attr"):
+            in_random[node] = random.node_copy(node, in_random.__getitem__)
+            in_random[node].target = targets.get(node, node.target)
+    return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
+
+
+def _report(missing: list[fx.Node]) -> str:
+    lines = [f"{len(missing)} operation(s) of the model have no rule for random values:"]
+    for node in missing:
+        frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
+        own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
+        where = '  in {}, line {}: {}'.format(*own[-1]) if own else ""
+        lines.append(f"  - {node.target}{where}")
+    lines.append("Register rules for them with dasp.rules.rule, or use ExactShapley, which only evaluates the model.")
+    return "\n".join(lines)

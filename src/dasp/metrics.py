@@ -1,0 +1,43 @@
+"""How close attributions are to the truth; one number per row."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["completeness_gap", "rmse", "spearman"]
+
+
+def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
+    """Root mean squared error over the entries of each row.
+
+    >>> rmse(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]))
+    tensor([1.4142])
+    """
+    return (attributions - truth).flatten(1).square().mean(1).sqrt()
+
+
+def spearman(attributions: Tensor, truth: Tensor) -> Tensor:
+    """Spearman's rank correlation over the entries of each row; ties share their average rank.
+
+    >>> spearman(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[10.0, 30.0, 20.0]]))
+    tensor([0.5000])
+    """
+    pairs = zip(attributions.flatten(1), truth.flatten(1), strict=True)
+    correlations = [torch.corrcoef(torch.stack([_ranks(a), _ranks(t)]))[0, 1] for a, t in pairs]
+    return torch.stack(correlations).to(attributions.dtype)
+
+
+def _ranks(values: Tensor) -> Tensor:
+    _, order, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    last = counts.cumsum(0).double()
+    return (last - (counts - 1) / 2)[order]
+
+
+def completeness_gap(attributions: Tensor, full: Tensor, empty: Tensor) -> Tensor:
+    """Σ attributions − (f(x) − f(baseline)) of each row.
+
+    >>> completeness_gap(torch.tensor([[1.0, 2.0]]), torch.tensor([4.0]), torch.tensor([0.5]))
+    tensor([-0.5000])
+    """
+    return attributions.flatten(1).sum(1) - (full - empty)

@@ -1,0 +1,50 @@
+"""`propagate`: the lightweight probabilistic network by itself (Gast & Roth 2018, with factors)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from dasp.attribution.propagated import checked_model
+from dasp.coalitions import Rank, column_count, random_sketch
+from dasp.gaussian import Gaussian
+from dasp.lifting import lift
+from dasp.rules import RULES
+from dasp.tracing import trace
+
+__all__ = ["propagate"]
+
+
+def propagate(model: nn.Module | ExportedProgram, mean: Tensor, variance: Tensor, *, rank: Rank = 0) -> Gaussian:
+    """The output's distribution for independent Gaussian inputs; differentiable in mean and variance.
+
+    Args:
+        model: a module in evaluation mode, or an `ExportedProgram`, of one input.
+        mean, variance: tensors of the input's shape, a row per sample.
+        rank: how many columns of correlation to keep; "full" is one per input entry.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
+    >>> output = propagate(model, torch.zeros(5, 2), torch.ones(5, 2))
+    >>> output.mean.shape, output.variance.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
+    """
+    if mean.shape != variance.shape:
+        raise ValueError(f"mean has shape {tuple(mean.shape)} and variance {tuple(variance.shape)}: they must be equal")
+    if bool((variance < 0).any()):
+        raise ValueError("variance has negative entries")
+    traced = trace(checked_model(model), (mean.detach(),), RULES)
+    players = mean[0].numel()
+    sketch = random_sketch(column_count(rank, players), mean, players)
+    if sketch is None:
+        value = Gaussian(mean, variance)
+    else:
+        certain = variance == 0
+        deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
+        factors = sketch.view(-1, 1, *mean.shape[1:]) * deviation
+        value = Gaussian(mean, torch.zeros_like(variance), factors)
+    lifted = lift(traced, (value,), players)
+    output = lifted.random(*lifted.exact(value))
+    if not isinstance(output, Gaussian):  # the output does not depend on the input
+        return Gaussian(output, torch.zeros_like(output))
+    return output

@@ -1,0 +1,211 @@
+"""Maxima and minima, two at a time by Clark's moments (`dasp.gaussian.maximum_moments`).
+
+A maximum of many is a balanced tree of pairs; a pooling window is the maximum along each of its dimensions in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dasp.gaussian import Gaussian, maximum_moments
+from dasp.rules.affine import adaptive_windows
+from dasp.rules.registry import rule, same_entry, within
+
+aten = torch.ops.aten
+
+
+def _negative(x: Gaussian) -> Gaussian:
+    return Gaussian(-x.mean, x.variance, None if x.factors is None else -x.factors)
+
+
+def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
+    if isinstance(a, Gaussian):
+        return a, b if isinstance(b, Gaussian) else a.constant(b.expand_as(a.mean))
+    assert isinstance(b, Gaussian)
+    return b.constant(a.expand_as(b.mean)), b
+
+
+@rule(aten.maximum.default, aten.max.other, tracker=same_entry)
+def maximum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
+    """max(a, b), entry by entry."""
+    return a if a is b and isinstance(a, Gaussian) else maximum_moments(*_pair(a, b))
+
+
+@rule(aten.minimum.default, aten.min.other, tracker=same_entry)
+def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
+    """min(a, b) = −max(−a, −b)."""
+    left, right = _pair(a, b)
+    return _negative(maximum(_negative(left), _negative(right)))
+
+
+def _each_part(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
+    return Gaussian(function(x.mean), function(x.variance), x.columns(function))
+
+
+def _tree(values: list[Gaussian]) -> Gaussian:
+    """The maximum of a list, in pairs of neighbours."""
+    while len(values) > 1:
+        pairs = [maximum_moments(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
+
+
+def _along(x: Gaussian, dim: int) -> Gaussian:
+    """The maximum along a dimension, which stays with length 1; halves against halves."""
+    while (length := x.mean.shape[dim]) > 1:
+        half = length // 2
+        first, second, left = (
+            _each_part(x, lambda t, start=start, size=size: t.narrow(dim, start, size))  # type: ignore[misc]
+            for start, size in ((0, half), (half, half), (2 * half, length - 2 * half))
+        )
+        x = maximum_moments(first, second)
+        if length % 2:
+            x = Gaussian(
+                torch.cat([x.mean, left.mean], dim),
+                torch.cat([x.variance, left.variance], dim),
+                None
+                if x.factors is None
+                else torch.vmap(lambda a, b: torch.cat([a, b], dim))(x.factors, left.factors),
+            )
+    return x
+
+
+def _dims(x: Any, dim: Any = (), *_: Any, **__: Any) -> Sequence[int]:
+    shape = (x.mean if isinstance(x, Gaussian) else x.on).shape
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return [d % len(shape) for d in given] or list(range(len(shape)))
+
+
+def _reduced_players(op: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return within(_dims, keep=False)(op, x, dim) if not keepdim else _kept(op, x, dim)
+
+
+def _kept(op: Any, x: Any, dim: Any) -> Any:
+    players = within(_dims, keep=False)(op, x, dim)
+    if players is None:
+        return None
+    for d in sorted(_dims(x, dim)):
+        players = players.unsqueeze(d)
+    return players
+
+
+@rule(aten.amax.default, tracker=_reduced_players)
+def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
+    """max over dimensions."""
+    dims = _dims(x, dim)
+    for d in dims:
+        x = _along(x, d)
+    return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
+
+
+@rule(aten.amin.default, tracker=_reduced_players)
+def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
+    """min over dimensions."""
+    return _negative(amax(_negative(x), dim, keepdim))
+
+
+@rule(aten.max.default)
+def max_of_all(x: Gaussian) -> Gaussian:
+    """max over all entries."""
+    result: Gaussian = amax(x)
+    return result
+
+
+@rule(aten.min.default)
+def min_of_all(x: Gaussian) -> Gaussian:
+    """min over all entries."""
+    result: Gaussian = amin(x)
+    return result
+
+
+def _pool(
+    x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Gaussian:
+    kernel, padding, dilation = _each(kernel, dims), _each(padding, dims), _each(dilation, dims)
+    stride = _each(stride, dims) if stride not in ((), [], None) else kernel
+    for d in range(dims):
+        x = _windows(x, d - dims, kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
+    return x
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * dims if len(values) == 1 else values
+
+
+def _windows(
+    x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> Gaussian:
+    """Sliding maxima along one dimension (counted from the end): the maximum of `kernel` shifted slices."""
+    length, reach = x.mean.shape[dim], dilation * (kernel - 1) + 1
+    room = length + 2 * padding - reach
+    outputs = (-(-room // stride) if ceil_mode else room // stride) + 1
+    if ceil_mode and (outputs - 1) * stride >= length + padding:
+        outputs -= 1  # a window must start inside the input or its left border
+    right = max((outputs - 1) * stride + reach - length - padding, 0)
+    if padding or right:
+        border = [0, 0] * (-dim - 1) + [padding, right]
+        # Far below every value, but finite, so that differences are.
+        lowest = torch.finfo(x.mean.dtype).min / 4
+        x = Gaussian(
+            functional.pad(x.mean, border, value=lowest),
+            functional.pad(x.variance, border),
+            x.columns(lambda column: functional.pad(column, border)),
+        )
+    position = x.mean.dim() + dim
+
+    def shifted(offset: int) -> Gaussian:
+        index = (slice(None),) * position + (slice(offset, offset + (outputs - 1) * stride + 1, stride),)
+        factors = None if x.factors is None else x.factors[(slice(None), *index)]
+        return Gaussian(x.mean[index], x.variance[index], factors)
+
+    return _tree([shifted(i * dilation) for i in range(kernel)])
+
+
+@rule(aten.max_pool1d.default)
+def max_pool1d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima."""
+    return _pool(x, 1, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.max_pool2d.default)
+def max_pool2d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima: along the rows, then along the columns."""
+    return _pool(x, 2, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.max_pool3d.default)
+def max_pool3d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima along the three dimensions in turn."""
+    return _pool(x, 3, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, outputs=1)
+def adaptive_max_pool(x: Gaussian, sizes: Any) -> tuple[Gaussian]:
+    """Window maxima; windows may differ in length by one, and overlap."""
+    wanted = [sizes] if isinstance(sizes, int) else list(sizes)
+    for d, outputs in enumerate(wanted):
+        dim = x.mean.dim() - len(wanted) + d
+        parts = [
+            _along(_each_part(x, lambda t, start=start, end=end: t.narrow(dim, start, end - start)), dim)  # type: ignore[misc]
+            for start, end in adaptive_windows(x.mean.shape[dim], outputs)
+        ]
+        x = Gaussian(
+            torch.cat([part.mean for part in parts], dim),
+            torch.cat([part.variance for part in parts], dim),
+            None
+            if x.factors is None
+            else torch.vmap(lambda *columns: torch.cat(columns, dim))(*(part.factors for part in parts)),
+        )
+    return (x,)

@@ -1,0 +1,181 @@
+"""The registry: what each ATen op does to values that depend on a random coalition.
+
+A rule has two sides.
+
+- **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
+  `Tracker` says whose entries the result has, or None if the op mixes players.
+- **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments.
+
+Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
+
+    @rule(torch.ops.mylib.square.default, tracker=same_entry)
+    def square(x: Gaussian) -> Gaussian: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from dasp.gaussian import Gaussian
+from dasp.players import NOBODY, Linear, Toggled
+
+__all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "same_entry", "structural", "within"]
+
+Op = Callable[..., Any]
+Tracker = Callable[..., Any]
+"""(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an op does to values that depend on the coalition."""
+
+    gaussian: Callable[..., Any] | None
+    tracker: Tracker
+    linear: Callable[..., tuple[Any, Linear]] | None = None
+    outputs: int | None = None  # how many of the op's results the rule gives; None: all
+
+
+RULES: dict[Op, Rule] = {}
+
+
+def mixing(op: Op, *args: Any, **kwargs: Any) -> None:
+    """The tracker of an op that may combine any entries."""
+    return
+
+
+def same_entry(op: Op, *args: Any, **kwargs: Any) -> Tensor | None:
+    """The tracker of an elementwise op: stays within players if the entries it combines have the same one."""
+    leaves = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, (Tensor, Toggled))]
+    maps = torch.broadcast_tensors(
+        *(x.players if isinstance(x, Toggled) else torch.full_like(x, NOBODY, dtype=torch.int64) for x in leaves)
+    )
+    owner = torch.stack(maps).amax(0)
+    agree = all(bool(((m == owner) | (m == NOBODY)).all()) for m in maps)
+    return owner if agree else None
+
+
+def moved(op: Op, *args: Any, **kwargs: Any) -> Any:
+    """The tracker of a structural op: the players move with the entries."""
+    leaf = next(x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Toggled))
+
+    def owners(x: Any) -> Any:
+        if isinstance(x, Toggled):
+            return x.players
+        joins = isinstance(x, Tensor) and x.dtype == leaf.on.dtype  # an index is an argument, not a value
+        return torch.full_like(x, NOBODY, dtype=torch.int64) if joins else x
+
+    return op(*_pytree.tree_map(owners, args), **_pytree.tree_map(owners, kwargs))
+
+
+def within(dims: Callable[..., Sequence[int]], keep: bool) -> Tracker:
+    """The tracker of an op that combines entries along `dims(*args)`: apart while those all have one player."""
+
+    def tracker(op: Op, x: Toggled, *args: Any, **kwargs: Any) -> Tensor | None:
+        along = tuple(dims(x, *args, **kwargs))
+        owner = x.players.amax(along, keepdim=True)
+        if not bool(((x.players == owner) | (x.players == NOBODY)).all()):
+            return None
+        if keep:
+            return owner.expand_as(x.players)
+        return owner.squeeze(along)
+
+    return tracker
+
+
+def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kwargs: Any) -> Tensor | None:
+    """The tracker of an affine op: apart if no unit has weights ≠ 0 on two players.
+
+    With weights of one, the op counts the entries a unit sees (n) and sums their players' numbers (s) and squares
+    (t); they are all one player's if and only if (s/n)·s = t. Integers in float64, so the comparison is exact.
+    """
+    x, weights = linear(op, *args, **kwargs)
+    if not isinstance(x, Toggled):  # several arguments depend on players: not affine
+        return None
+    number = x.players.double()
+    n, s, t = (weights(v, 0) for v in ((number != NOBODY).double(), number, number * number))
+    player = torch.where(n > 0, s / n.clamp(min=1), NOBODY)
+    return player.long() if bool((player * s == t).all()) else None
+
+
+def rule(*ops: Op, tracker: Tracker = mixing, outputs: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function on Gaussians as the rule of `ops`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+            RULES[op] = Rule(function, tracker, outputs=outputs)
+        return function
+
+    return register
+
+
+def structural(*ops: Op, tracker: Tracker = moved) -> None:
+    """Ops that only move entries: they act on mean, variance and each factor column alike."""
+    for op in ops:
+        RULES[op] = Rule(named(op, _structural(op)), tracker)
+
+
+def _structural(op: Op) -> Callable[..., Any]:
+    def structural(x: Gaussian, *args: Any, **kwargs: Any) -> Any:
+        def call(tensor: Tensor) -> Any:
+            return op(tensor, *args, **kwargs)
+
+        mean, variance, factors = call(x.mean), call(x.variance), x.columns(call)
+        if isinstance(mean, Tensor):
+            return Gaussian(mean, variance, factors)
+        columns: Any = [None] * len(mean) if factors is None else factors
+        return [Gaussian(*part) for part in zip(mean, variance, columns, strict=True)]
+
+    return structural
+
+
+def named(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Name a closure after its op: fx writes functions by name into the code it generates, and tracebacks show it."""
+    function.__name__ = f"{function.__name__}_{getattr(op, '__name__', 'op').replace('.', '_')}"
+    return function
+
+
+def affine(*ops: Op, outputs: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Register ops that are affine in one argument.
+
+    The decorated function takes the op and its arguments and returns that argument with the op's `Linear` part; the
+    offset is what the op itself adds. An op that is affine in either of two arguments names the random one.
+    """
+
+    def register(linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Any]:
+        for op in ops:
+            RULES[op] = Rule(
+                named(op, _affine(op, linear)), partial(_reached, linear=linear), partial(linear, op), outputs
+            )
+        return linear
+
+    return register
+
+
+def _affine(op: Op, linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Gaussian]:
+    def affine(*args: Any, **kwargs: Any) -> Gaussian:
+        x, weights = linear(op, *args, **kwargs)
+        mean = evaluate(op, lambda value: value.mean, args, kwargs)
+        return Gaussian(mean, weights(x.variance, 2), x.columns(lambda column: weights(column, 1)))
+
+    return affine
+
+
+def evaluate(op: Op, part: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
+    """`op` on one part of the values among its arguments."""
+
+    def pick(x: Any) -> Any:
+        return part(x) if isinstance(x, (Gaussian, Toggled)) else x
+
+    def leaf(x: Any) -> bool:
+        return isinstance(x, (Gaussian, Toggled))
+
+    return op(*_pytree.tree_map(pick, args, is_leaf=leaf), **_pytree.tree_map(pick, kwargs, is_leaf=leaf))

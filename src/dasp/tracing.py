@@ -1,0 +1,135 @@
+"""From a model to its graph of ATen ops: the only file that touches `torch.export`.
+
+The model is exported with a dynamic batch. Ops that have a rule stay whole; all others are decomposed into smaller ones.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+
+__all__ = ["UntraceableModel", "trace"]
+
+aten = torch.ops.aten
+
+
+class UntraceableModel(TypeError):
+    """The model cannot be written as one graph of operations."""
+
+
+def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Collection[Any]) -> fx.GraphModule:
+    """The graph of `model`: get_attr nodes for its weights, one placeholder per argument, one output.
+
+    `example` are the model's arguments; tensors with as many rows as the first are taken as batched. Ops in `keep`
+    are not decomposed.
+    """
+    program = model if isinstance(model, ExportedProgram) else _export(model, example)
+    table = torch.export.default_decompositions()
+    for op in keep:
+        if op in table:
+            table.pop(op)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytrees
+        program = program.run_decompositions(table)
+        module = program.module(check_guards=False)
+    assert isinstance(module, fx.GraphModule)
+    graph = module.graph
+    _dynamic_batch(graph)
+    _one_output(graph)
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in _SINGLE:
+            _take_first(graph, node)
+        elif not node.users and "_assert" in str(node.target):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    # A module of its own: without the input checks that `program.module()` hooks on.
+    return fx.GraphModule(module, graph)
+
+
+def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
+    rows = next(len(x) for x in example if isinstance(x, Tensor))
+
+    def batched(x: Any) -> bool:
+        return isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows
+
+    # A batch of one would be taken for a constant, so two rows are traced.
+    pair = tuple(torch.cat([x[:1], x[:1]]) if batched(x) else x for x in example)
+    shapes = tuple({0: Dim.AUTO} if batched(x) else None for x in example)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            return torch.export.export(model, pair, dynamic_shapes=(shapes,) if _variadic(model) else shapes)
+    except Exception as error:
+        raise UntraceableModel(
+            f"{type(model).__name__} cannot be exported to a graph by torch.export, usually because its control flow "
+            f"depends on the data: {_reason(error)}\n"
+            "Write the model without such branches (torch.where), or use ExactShapley, which only evaluates it."
+        ) from error
+
+
+def _variadic(model: nn.Module) -> bool:
+    """Whether forward takes *args, which torch.export wants described as one argument."""
+    code = getattr(model.forward, "__code__", None)
+    return code is not None and bool(code.co_flags & 0x04) and code.co_argcount <= 1
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an export error, and the user's own line of code if it names one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("File ") and "site-packages" not in line]
+    return "\n  ".join([lines[0] if lines else type(error).__name__, *own[-1:]])
+
+
+def _dynamic_batch(graph: fx.Graph) -> None:
+    values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    if first is not None and isinstance(first.shape[0], int):
+        raise ValueError(
+            f"the model was exported for exactly {first.shape[0]} row(s): export it with a dynamic batch, "
+            "torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim.AUTO},)) with two rows or more"
+        )
+
+
+def _one_output(graph: fx.Graph) -> None:
+    output = next(node for node in graph.nodes if node.op == "output")
+    results = torch.utils._pytree.tree_leaves(output.args)
+    if len(results) != 1 or not isinstance(results[0], fx.Node):
+        raise ValueError(
+            f"the model returns {len(results)} values, and one tensor is needed to explain: "
+            "wrap it in a module whose forward returns the one you want"
+        )
+    output.args = (results[0],)
+
+
+# Ops with a main result and by-products, as ops with one result: arguments → (op, arguments).
+_SINGLE: dict[Any, Any] = {
+    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
+        aten.batch_norm.default,
+        (x, weight, bias, mean, variance, False, momentum, eps, False),
+    ),
+    aten.max.dim: lambda x, dim, keepdim=False: (aten.amax.default, (x, [dim], keepdim)),
+    aten.min.dim: lambda x, dim, keepdim=False: (aten.amin.default, (x, [dim], keepdim)),
+    aten.max_pool2d_with_indices.default: lambda *args: (aten.max_pool2d.default, args),
+    aten.max_pool3d_with_indices.default: lambda *args: (aten.max_pool3d.default, args),
+}
+
+
+def _take_first(graph: fx.Graph, node: fx.Node) -> None:
+    """Replace `node[0]` by the op that gives just that, if nothing else of the result is used."""
+    users = list(node.users)
+    if any(user.target is not operator.getitem or user.args[1] != 0 for user in users):
+        return
+    target, args = _SINGLE[node.target](*node.args, **node.kwargs)
+    with graph.inserting_before(node):
+        single = graph.call_function(target, args)
+    single.meta = dict(node.meta)
+    for user in users:
+        user.replace_all_uses_with(single)
+        graph.erase_node(user)
+    graph.erase_node(node)
