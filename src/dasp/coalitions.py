@@ -114,6 +114,7 @@ class SizedCoalitions:
         size among the sketches, and whether the player itself joins the coalition (1) or not (0)."""
         count = len(self.centred)
         others = count - 1
+        sizes = sizes.to(self.offset.dtype)
 
         def spread(x: Tensor) -> Tensor:
             return x.to(self.offset.dtype).view(-1, *[1] * self.offset.dim())

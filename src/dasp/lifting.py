@@ -30,6 +30,20 @@ from dasp.rules.registry import RULES, Rule, evaluate, named
 __all__ = ["Lifted", "UnsupportedOperation", "lift"]
 
 
+aten = torch.ops.aten
+_SHAPE_ONLY = {
+    aten.sym_size.int,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.empty_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.new_empty.default,
+}
+
+
 class UnsupportedOperation(NotImplementedError):
     """The model uses operations that have no rule for random values; all of them are listed."""
 
@@ -41,12 +55,23 @@ class Lifted:
     exact: fx.GraphModule
     random: fx.GraphModule
 
+    def __call__(self, *inputs: Any) -> Gaussian:
+        """Both halves in one go, for inputs that are Gaussians already."""
+        output = self.random(*self.exact(*inputs))
+        if not isinstance(output, Gaussian):  # the output does not depend on the inputs
+            return Gaussian(output, torch.zeros_like(output))
+        return output
+
 
 class _Random:
     """Stands, while the graph is walked, for a value that will be a Gaussian."""
 
 
-_RANDOM = _Random()
+class _Later:
+    """Stands for a value that is not random, but known only in the random half, like the size of a Gaussian."""
+
+
+_RANDOM, _LATER = _Random(), _Later()
 
 
 def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lifted:
@@ -61,8 +86,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     given = iter(arguments)
     for node in traced.graph.nodes:
         if node.op == "placeholder":
-            argument = next(given)
-            values[node] = _RANDOM if isinstance(argument, Gaussian) else argument
+            values[node] = next(given)
         elif node.op == "get_attr":
             values[node] = reduce(getattr, node.target.split("."), traced)
         elif node.op == "call_function":
@@ -84,17 +108,20 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
 def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
     """What a node becomes, and its value."""
     op: Any = node.target
-    kinds = {type(x) for x in _leaves((args, kwargs))}
-    if not kinds & {Toggled, Contributions, _Random}:
+    kinds = {type(x) for x in _leaves((args, kwargs))} & {Toggled, Contributions, Gaussian, _Random, _Later}
+    if not kinds:
         return op, op(*args, **kwargs)
     if op is operator.getitem:
-        return op, _RANDOM if args[0] is _RANDOM else op(*args)
-    if isinstance(node.meta.get("val"), (int, torch.SymInt)):  # sizes do not depend on the coalition
-        return _size, _size(*args) if kinds & {Toggled} else _RANDOM
+        return op, args[0] if args[0] in (_RANDOM, _LATER) else op(*args)
+    if op in _SHAPE_ONLY:  # what depends on the shape does not depend on the coalition
+        target = named(op, _of_shape(op))
+        return target, target(*args, **kwargs) if kinds <= {Toggled, Gaussian} else _LATER
+    if kinds == {_Later}:
+        return op, _LATER
     rule = RULES.get(op)
     if rule is None or any(_index(user) >= (rule.outputs or _index(user) + 1) for user in node.users):
         raise UnsupportedOperation
-    if not kinds & {Contributions, _Random}:
+    if kinds == {Toggled}:
         players = rule.tracker(op, *args, **kwargs)
         if players is not None:
             target = named(op, _exact(op, rule))
@@ -108,15 +135,19 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
 
 
 def _leaves(tree: Any) -> list[Any]:
-    return _pytree.tree_leaves(tree)
+    return _pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, Gaussian))
 
 
 def _index(user: fx.Node) -> int:
     return user.args[1] if user.target is operator.getitem else 0  # type: ignore[return-value]
 
 
-def _size(x: Gaussian | Toggled, dim: int) -> int:
-    return (x.mean if isinstance(x, Gaussian) else x.on).shape[dim]
+def _of_shape(op: Any) -> Callable[..., Any]:
+    def of_shape(*args: Any, **kwargs: Any) -> Any:
+        """The op on any tensor of the value's shape."""
+        return evaluate(op, lambda value: value.mean if isinstance(value, Gaussian) else value.on, args, kwargs)
+
+    return of_shape
 
 
 def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
@@ -147,7 +178,7 @@ def _mixing(op: Any, rule: Rule, count: int) -> Callable[..., Any]:
 def _cut(traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]]) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
-    random_nodes = {n for n in nodes if n.op == "output" or (values[n] is _RANDOM and n.op != "placeholder")}
+    random_nodes = {n for n in nodes if n.op == "output" or values[n] is _RANDOM or values[n] is _LATER}
     used = {n for user in random_nodes for n in user.all_input_nodes} - random_nodes
     exact, random = fx.Graph(), fx.Graph()
     in_exact: dict[fx.Node, fx.Node] = {}

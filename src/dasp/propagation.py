@@ -43,8 +43,4 @@ def propagate(model: nn.Module | ExportedProgram, mean: Tensor, variance: Tensor
         deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
         factors = sketch.view(-1, 1, *mean.shape[1:]) * deviation
         value = Gaussian(mean, torch.zeros_like(variance), factors)
-    lifted = lift(traced, (value,), players)
-    output = lifted.random(*lifted.exact(value))
-    if not isinstance(output, Gaussian):  # the output does not depend on the input
-        return Gaussian(output, torch.zeros_like(output))
-    return output
+    return lift(traced, (value,), players)(value)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
-__all__ = ["UntraceableModel", "trace"]
+__all__ = ["UntraceableModel", "check_dynamic_batch", "trace"]
 
 aten = torch.ops.aten
 
@@ -40,7 +40,6 @@ def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Co
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)
     graph = module.graph
-    _dynamic_batch(graph)
     _one_output(graph)
     for node in graph.nodes:
         if node.op == "call_function" and node.target in _SINGLE:
@@ -86,8 +85,10 @@ def _reason(error: Exception) -> str:
     return "\n  ".join([lines[0] if lines else type(error).__name__, *own[-1:]])
 
 
-def _dynamic_batch(graph: fx.Graph) -> None:
-    values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
+def check_dynamic_batch(program: ExportedProgram) -> None:
+    """Refuse a program that takes only one number of rows."""
+    names = program.graph_signature.user_inputs
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
     first = next((value for value in values if isinstance(value, Tensor)), None)
     if first is not None and isinstance(first.shape[0], int):
         raise ValueError(

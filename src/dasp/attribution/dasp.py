@@ -106,6 +106,8 @@ class DASP(PropagatedAttribution):
                 SizedCoalitions.of(c, rows.rows, sketches) if isinstance(c := _meeting(x, game.count), Contributions) else x
                 for x in frontier
             ]
+            if not any(isinstance(x, SizedCoalitions) for x in coalitions):
+                return result  # the output does not depend on the inputs
             at_once = internal_batch_size or _rows_at_once(coalitions, rows.rows)
             chunk = max(1, at_once // (2 * rows.rows * (1 + columns)))
             for start in range(0, pairs, chunk):

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from dasp.attribution.game import Game
 from dasp.lifting import Lifted, lift
 from dasp.rules import RULES
-from dasp.tracing import trace
+from dasp.tracing import check_dynamic_batch, trace
 
 __all__ = ["PropagatedAttribution", "checked_model"]
 
@@ -19,6 +19,7 @@ __all__ = ["PropagatedAttribution", "checked_model"]
 def checked_model(model: Any) -> nn.Module | ExportedProgram:
     """The model, if it can be traced and is ready to be explained."""
     if isinstance(model, ExportedProgram):
+        check_dynamic_batch(model)
         return model
     if not isinstance(model, nn.Module):
         raise TypeError(
@@ -35,8 +36,8 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
     """An attribution method that needs the model's graph, not only its outputs."""
 
     def __init__(self, model: nn.Module | ExportedProgram) -> None:
-        super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
         self.model = checked_model(model)
+        super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
         self._traced: tuple[Any, fx.GraphModule] | None = None
         self._lifted: tuple[Any, Lifted] | None = None
 

@@ -24,14 +24,16 @@ aten = torch.ops.aten
 @rule(aten.relu.default, tracker=same_entry)
 def relu(x: Gaussian) -> Gaussian:
     """max(x, 0):  E = μΦ(μ/σ) + σφ(μ/σ),  E[g'] = Φ(μ/σ)."""
-    return x.through(*rectified_moments(x.mean, x.total_variance))
+    noise, slope, residual = rectified_moments(x.mean, x.total_variance)
+    return x.through(torch.addcmul(noise, x.mean, slope), slope, residual)
 
 
 def _bent(x: Gaussian, below: float | Tensor, above: float | Tensor) -> Gaussian:
     """below·x for x < 0, above·x for x > 0."""
-    mean, slope, residual = rectified_moments(x.mean, x.total_variance)
+    noise, slope, residual = rectified_moments(x.mean, x.total_variance)
     bend = above - below
-    return x.through(below * x.mean + bend * mean, below + bend * slope, bend * bend * residual)
+    slope = below + bend * slope
+    return x.through(slope * x.mean + bend * noise, slope, residual * bend**2)
 
 
 @rule(aten.leaky_relu.default, tracker=same_entry)
@@ -44,7 +46,7 @@ def _channels(op: Any, x: Any, weight: Tensor) -> Tensor | None:
     return same_entry(op, x)
 
 
-@rule(aten.prelu.default, aten._prelu_kernel.default, tracker=_channels)
+@rule(aten.prelu.default, tracker=_channels)
 def prelu(x: Gaussian, weight: Tensor) -> Gaussian:
     """Leaky ReLU with a slope per channel (dimension 1)."""
     if weight.numel() > 1 and weight.dim() == 1 and x.mean.dim() > 1:
@@ -118,7 +120,7 @@ INFINITY = math.inf
 def _clamped(x: Gaussian, low: float, high: float, scale: float = 1.0, shift: float = 0.0) -> Gaussian:
     """scale·clamp(x, low, high) + shift."""
     if low >= high:
-        return x.through(torch.full_like(x.mean, scale * high + shift), 0.0, 0.0)
+        return x.constant(torch.full_like(x.mean, scale * high + shift))
     pieces: list[Piece] = [(low, high, (shift, scale))]
     if low > -INFINITY:
         pieces.insert(0, (-INFINITY, low, (scale * low + shift,)))
@@ -131,12 +133,6 @@ def _clamped(x: Gaussian, low: float, high: float, scale: float = 1.0, shift: fl
 def hardtanh(x: Gaussian, low: float = -1, high: float = 1) -> Gaussian:
     """clamp(x, −1, 1)."""
     return _clamped(x, float(low), float(high))
-
-
-@rule(aten.relu6.default, tracker=same_entry)
-def relu6(x: Gaussian) -> Gaussian:
-    """clamp(x, 0, 6)."""
-    return _clamped(x, 0.0, 6.0)
 
 
 @rule(aten.clamp.default, tracker=same_entry)
@@ -283,17 +279,22 @@ def elu(x: Gaussian, alpha: float = 1.0, scale: float = 1.0, input_scale: float 
     """
     mean, variance = x.mean.double(), x.total_variance.double()
     a, deviation = standardized(mean, variance)
+    near = deviation > 0
     pdf, above, below = density(a), distribution(a), distribution(-a)
     once, twice = (_half_exponential(mean, variance, a, c * input_scale) for c in (1.0, 2.0))
     rectified = mean * above + deviation * pdf
     first = rectified + alpha * (once - below)
     second = (mean * mean + variance) * above + mean * deviation * pdf + alpha**2 * (twice - 2 * once + below)
     slope = scale * (above + alpha * input_scale * once)
-    residual = (scale**2 * (second - first * first) - slope * slope * variance).clamp(min=0)
-    # At σ = 0 the function itself, not the difference of the terms above.
-    exact = aten.elu.default(x.mean, alpha, scale, input_scale)
-    value = torch.where(deviation > 0, (scale * first).to(x.mean.dtype), exact)
-    return x.through(value, slope.to(x.mean.dtype), residual.to(x.mean.dtype))
+    total = second - first * first
+    # Out of reach of the kink, or without noise, one side is all there is; there nothing needs to cancel.
+    exponent = input_scale * mean + input_scale**2 * variance / 2
+    side = torch.where(mean > 0, mean, alpha * torch.expm1(exponent.clamp(max=0)))
+    spread = torch.exp(2 * exponent.clamp(max=0)) * torch.expm1(input_scale**2 * torch.where(near, 0, variance))
+    first = torch.where(near, first, side)
+    total = torch.where(near, total, torch.where(mean > 0, variance, alpha**2 * spread))
+    residual = (scale**2 * total - slope * slope * variance).clamp(min=0)
+    return x.through(*((part).to(x.mean.dtype) for part in (scale * first, slope, residual)))
 
 
 def _half_exponential(mean: Tensor, variance: Tensor, a: Tensor, c: float) -> Tensor:

@@ -75,10 +75,10 @@ def batch_norm(
 
 def _uniform(op: Any, counts: Any, *args: Any, **kwargs: Any) -> Linear:
     """An average: every entry that a unit sees has the weight 1/counts."""
-    return lambda data, power: op(data, *args, **kwargs) * counts(data) ** (1 - power)
+    return lambda data, power: op(data, *args, **kwargs) * counts(data) ** float(1 - power)
 
 
-@affine(aten.sum.default, aten.sum.dim_IntList)
+@affine(aten.sum.dim_IntList)
 def total(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     """Σ x: all weights are 1."""
     return x, lambda data, power: op(data, *args, **kwargs)
@@ -90,16 +90,10 @@ def cumsum(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     return x, lambda data, power: op(data, *args, **kwargs)
 
 
-@affine(aten.mean.default, aten.mean.dim)
-def mean(op: Any, x: Any, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> tuple[Any, Linear]:
+@affine(aten.mean.dim)
+def mean(op: Any, x: Any, dim: Sequence[int], *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     """Σ x / n."""
-    args = (dim, keepdim) if op is aten.mean.dim else ()
-
-    def counts(data: Tensor) -> float:
-        dims = range(data.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
-        return float(math.prod(data.shape[d] for d in dims))
-
-    return x, _uniform(op, counts, *args)
+    return x, _uniform(op, lambda data: math.prod(data.shape[d] for d in dim), dim, *args, **kwargs)
 
 
 @affine(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)

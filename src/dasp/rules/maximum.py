@@ -109,20 +109,6 @@ def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     return _negative(amax(_negative(x), dim, keepdim))
 
 
-@rule(aten.max.default)
-def max_of_all(x: Gaussian) -> Gaussian:
-    """max over all entries."""
-    result: Gaussian = amax(x)
-    return result
-
-
-@rule(aten.min.default)
-def min_of_all(x: Gaussian) -> Gaussian:
-    """min over all entries."""
-    result: Gaussian = amin(x)
-    return result
-
-
 def _pool(
     x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Gaussian:

@@ -69,11 +69,12 @@ def moved(op: Op, *args: Any, **kwargs: Any) -> Any:
 
     def owners(x: Any) -> Any:
         if isinstance(x, Toggled):
-            return x.players
+            return x.players.double()  # not all ops take integers; their numbers are exact in float64
         joins = isinstance(x, Tensor) and x.dtype == leaf.on.dtype  # an index is an argument, not a value
-        return torch.full_like(x, NOBODY, dtype=torch.int64) if joins else x
+        return torch.full_like(x, NOBODY, dtype=torch.float64) if joins else x
 
-    return op(*_pytree.tree_map(owners, args), **_pytree.tree_map(owners, kwargs))
+    result = op(*_pytree.tree_map(owners, args), **_pytree.tree_map(owners, kwargs))
+    return _pytree.tree_map(Tensor.long, result)
 
 
 def within(dims: Callable[..., Sequence[int]], keep: bool) -> Tracker:
@@ -117,10 +118,10 @@ def rule(*ops: Op, tracker: Tracker = mixing, outputs: int | None = None) -> Cal
     return register
 
 
-def structural(*ops: Op, tracker: Tracker = moved) -> None:
-    """Ops that only move entries: they act on mean, variance and each factor column alike."""
+def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None) -> None:
+    """Ops that only move entries: they act, or `call` in their place, on mean, variance and each column alike."""
     for op in ops:
-        RULES[op] = Rule(named(op, _structural(op)), tracker)
+        RULES[op] = Rule(named(op, _structural(call or op)), tracker)
 
 
 def _structural(op: Op) -> Callable[..., Any]:

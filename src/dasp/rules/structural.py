@@ -14,15 +14,9 @@ from dasp.rules.registry import RULES, Rule, moved, rule, structural
 aten = torch.ops.aten
 
 structural(
-    aten.view.default,
-    aten.reshape.default,
-    aten._unsafe_view.default,
-    aten.flatten.using_ints,
-    aten.unflatten.int,
     aten.permute.default,
     aten.transpose.int,
     aten.t.default,
-    aten.movedim.int,
     aten.squeeze.default,
     aten.squeeze.dim,
     aten.squeeze.dims,
@@ -31,13 +25,11 @@ structural(
     aten.repeat.default,
     aten.slice.Tensor,
     aten.select.int,
-    aten.narrow.default,
     aten.index.Tensor,
     aten.index_select.default,
     aten.gather.default,
     aten.split.Tensor,
     aten.split_with_sizes.default,
-    aten.chunk.default,
     aten.unbind.int,
     aten.flip.default,
     aten.roll.default,
@@ -50,9 +42,17 @@ structural(
     aten.upsample_nearest2d.vec,
 )
 
+# The parts of a value may have strides of their own, so a view of them is not always one.
+structural(
+    aten.view.default,
+    aten._unsafe_view.default,
+    call=aten.reshape.default,
+    tracker=lambda op, *args, **kwargs: moved(aten.reshape.default, *args, **kwargs),
+)
+
 
 def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
-    return x.players
+    return x.players.contiguous()
 
 
 # Copies and casts; a cast of the players' numbers would damage them.
@@ -60,28 +60,13 @@ structural(
     aten.clone.default,
     aten.alias.default,
     aten.detach.default,
-    aten.contiguous.default,
-    aten.lift_fresh_copy.default,
     aten._to_copy.default,
-    aten.to.dtype,
-    aten.to.device,
-    aten.to.dtype_layout,
     tracker=_unchanged,
 )
 
 
-@rule(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default, tracker=_unchanged)
-def dropout(x: Gaussian, p: float, train: bool) -> Gaussian:
-    """The identity, in evaluation mode."""
-    if train:
-        raise ValueError("dropout is in training mode: call model.eval() first")
-    return x
-
-
 def _padded(op: Any, x: Toggled, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    if mode == "constant":
-        return op(x.players, pad, mode, NOBODY)  # type: ignore[no-any-return]
-    return op(x.players.double(), pad, mode).long()  # type: ignore[no-any-return]
+    return moved(op, x, pad, mode, float(NOBODY) if mode == "constant" else None)  # type: ignore[no-any-return]
 
 
 @rule(aten.pad.default, tracker=_padded)

@@ -1,0 +1,33 @@
+# Two commands do everything on a fresh machine with Python 3.11 or later: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test lint benchmark clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m dasp.demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest --numprocesses 2
+
+benchmark: install
+	$(BIN)/python benchmarks/propagation.py
+	$(BIN)/python benchmarks/parkinsons.py
+
+clean:
+	rm -rf $(VENV) results

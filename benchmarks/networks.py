@@ -1,0 +1,42 @@
+"""The networks that benchmarks run on, with random weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def lenet() -> nn.Module:
+    """LeNet-5 of the paper's MNIST experiment."""
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch norm beside a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU(body + shortcut)."""
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def small_resnet(channels: int = 1, width: int = 16, classes: int = 10) -> nn.Module:
+    """Three residual blocks."""
+    return nn.Sequential(
+        nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        Residual(width, width, 1), Residual(width, 2 * width, 2), Residual(2 * width, 4 * width, 2),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes),
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+"""How much more a propagated pass costs than a plain forward pass: mean and variance, so 2 at the least.
+
+    python benchmarks/propagation.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from networks import lenet, small_resnet
+
+from dasp.gaussian import Gaussian
+from dasp.lifting import lift
+from dasp.rules import RULES
+from dasp.tracing import trace
+
+BATCH, REPEATS = 64, 30
+
+
+def seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    print(f"batch {BATCH}, {torch.get_num_threads()} threads, median of {REPEATS} alternating runs")
+    networks = [("LeNet-5, 1×28×28", lenet(), (1, 28, 28)), ("small ResNet, 3×32×32", small_resnet(3), (3, 32, 32))]
+    for name, model, shape in networks:
+        model.eval()
+        x = torch.randn(BATCH, *shape)
+        value = Gaussian(x, torch.rand_like(x))
+        lifted = lift(trace(model, (x,), RULES), (value,), x[0].numel())
+        with torch.no_grad():
+            for _ in range(3):
+                model(x), lifted(value)
+            plain, propagated = zip(
+                *[(seconds(lambda: model(x)), seconds(lambda: lifted(value))) for _ in range(REPEATS)], strict=True
+            )
+        ratio = statistics.median(p / q for p, q in zip(propagated, plain, strict=True))
+        print(
+            f"{name}: forward {1e3 * statistics.median(plain):.1f} ms, propagated (rank 0) "
+            f"{1e3 * statistics.median(propagated):.1f} ms, ratio {ratio:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

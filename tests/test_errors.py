@@ -1,0 +1,191 @@
+"""Bad input gets a clear error before any work is done."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dasp import DASP, ExactShapley, UnsupportedOperation, UntraceableModel, propagate, rule
+from dasp.gaussian import Gaussian
+from dasp.rules import RULES, same_entry
+
+MODEL = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+X = torch.ones(2, 4)
+
+BAD_ARGUMENTS = {
+    "NaN": (dict(inputs=torch.tensor([[1.0, 1, 1, 1], [0, math.nan, 0, 0]])), ValueError, "NaN.*row 1"),
+    "infinite": (dict(inputs=X * math.inf), ValueError, "infinite"),
+    "infinite baseline": (dict(inputs=X, baselines=math.inf), ValueError, "baselines.*infinite"),
+    "no tensor": (dict(inputs=[[1.0, 2.0]]), TypeError, "tensor"),
+    "empty tuple": (dict(inputs=()), TypeError, "nothing"),
+    "complex": (dict(inputs=X.to(torch.complex64)), TypeError, "complex64"),
+    "empty batch": (dict(inputs=X[:0]), ValueError, "at least one row"),
+    "no batch": (dict(inputs=torch.tensor(1.0)), ValueError, "at least one row"),
+    "different rows": (dict(inputs=(X, X[:1])), ValueError, "different numbers of rows"),
+    "no players": (dict(inputs=X[:, :0]), ValueError, "no players"),
+    "one player": (dict(inputs=X, feature_mask=torch.zeros(4, dtype=int)), ValueError, "only one player"),
+    "baseline shape": (dict(inputs=X, baselines=torch.ones(2, 3)), ValueError, r"baselines has shape \(2, 3\)"),
+    "baseline rows": (dict(inputs=X, baselines=torch.ones(3, 4)), ValueError, r"baselines has shape \(3, 4\)"),
+    "baseline type": (dict(inputs=X, baselines="zero"), TypeError, "baselines"),
+    "baseline tuple": (dict(inputs=X, baselines=(0, 0)), ValueError, "2 baselines"),
+    "fractional baseline": (dict(inputs=X.long(), baselines=0.5), ValueError, "whole numbers"),
+    "mask shape": (dict(inputs=X, feature_mask=torch.zeros(5, dtype=int)), ValueError, "feature_mask has shape"),
+    "mask rows": (dict(inputs=X, feature_mask=torch.zeros(3, 4, dtype=int)), ValueError, "feature_mask has shape"),
+    "mask dtype": (dict(inputs=X, feature_mask=torch.zeros(4)), TypeError, "integers"),
+    "mask tuple": (dict(inputs=X, feature_mask=(torch.arange(4),) * 2), ValueError, "2 feature masks"),
+    "target range": (dict(inputs=X, target=3), ValueError, "target 3 does not fit"),
+    "target tuple": (dict(inputs=X, target=(0, 1)), ValueError, "does not fit"),
+    "target list": (dict(inputs=X, target=[0]), ValueError, "does not fit"),
+    "target tensor": (dict(inputs=X, target=torch.tensor([0, 5])), ValueError, "does not fit"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [DASP(MODEL), ExactShapley(MODEL)], ids=["DASP", "ExactShapley"])
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments(method, name):
+    arguments, error, message = BAD_ARGUMENTS[name]
+    with pytest.raises(error, match=message):
+        method.attribute(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"coalition_sizes": 0}, "coalition_sizes must be from 1"),
+        ({"coalition_sizes": 5}, "coalition_sizes must be from 1"),
+        ({"coalition_sizes": [0, 4]}, "from 0 to 3"),
+        ({"coalition_sizes": []}, "from 0 to 3"),
+        ({"internal_batch_size": 0}, "internal_batch_size"),
+    ],
+)
+def test_bad_options(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DASP(MODEL).attribute(X, target=0, **arguments)
+
+
+def test_training_mode():
+    model = nn.Sequential(nn.Linear(4, 2), nn.Dropout()).eval()
+    method = DASP(model)
+    model[1].train()
+    with pytest.raises(ValueError, match=r"training mode \(1\).*model.eval"):
+        DASP(model)
+    with pytest.raises(ValueError, match="training mode"):
+        method.attribute(X, target=0)
+
+
+def test_not_a_module():
+    with pytest.raises(TypeError, match="ExactShapley"):
+        DASP(lambda x: x)
+
+
+def test_too_many_players_for_enumeration():
+    with pytest.raises(ValueError, match="26 players.*DASP"):
+        ExactShapley(lambda x: x.sum(1)).attribute(torch.ones(1, 26))
+
+
+class TwoOutputs(nn.Module):
+    def forward(self, x):
+        return x, x + 1
+
+
+class OneNumber(nn.Module):
+    def forward(self, x):
+        return x.sum()
+
+
+@pytest.mark.parametrize("model", [TwoOutputs().eval(), OneNumber().eval()])
+def test_outputs_that_cannot_be_explained(model):
+    with pytest.raises(ValueError, match="must return one"):
+        DASP(model).attribute(X)
+    with pytest.raises(ValueError, match="must return one"):
+        ExactShapley(model).attribute(X)
+
+
+def test_two_outputs_are_refused_by_propagate():
+    with pytest.raises(ValueError, match="returns 2 values"):
+        propagate(TwoOutputs().eval(), X, X)
+
+
+def test_bad_variance():
+    with pytest.raises(ValueError, match="must be equal"):
+        propagate(MODEL, X, X[:1])
+    with pytest.raises(ValueError, match="negative"):
+        propagate(MODEL, X, -X)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+
+def test_data_dependent_control_flow():
+    with pytest.raises(UntraceableModel, match="(?s)control flow.*test_errors.py.*ExactShapley"):
+        DASP(Branching().eval()).attribute(X, target=0)
+
+
+class Unusual(nn.Module):
+    def forward(self, x):
+        hidden = torch.lgamma(x.sum(1, keepdim=True))
+        return torch.digamma(hidden) + torch.lgamma(hidden)
+
+
+def test_missing_rules_are_listed_with_the_users_lines():
+    with pytest.raises(UnsupportedOperation) as caught:
+        DASP(Unusual().eval()).attribute(X)
+    message = str(caught.value)
+    assert "3 operation(s)" in message
+    assert message.count("test_errors.py") == 3
+    assert "aten.digamma" in message
+    assert "hidden = torch.lgamma(x.sum(1, keepdim=True))" in message
+    assert "dasp.rule" in message
+    assert "ExactShapley" in message
+
+
+def test_indices_of_random_maxima_have_no_rule():
+    class Indices(nn.Module):
+        def forward(self, x):
+            return (x @ torch.ones(4, 3)).max(1, keepdim=True)[1] * 1.0
+
+    with pytest.raises(UnsupportedOperation, match=r"aten.max.dim"):
+        DASP(Indices().eval()).attribute(X)
+
+
+@torch.library.custom_op("dasp_test::cube", mutates_args=())
+def cube(x: torch.Tensor) -> torch.Tensor:
+    return x**3
+
+
+@cube.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Cubic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return torch.ops.dasp_test.cube(self.layer(x))
+
+
+def test_users_register_rules_for_their_own_ops():
+    model, op = Cubic().eval(), torch.ops.dasp_test.cube.default
+    with pytest.raises(UnsupportedOperation, match="dasp_test.cube"):
+        DASP(model).attribute(X, target=0)
+
+    @rule(op, tracker=same_entry)
+    def cube_rule(x: Gaussian) -> Gaussian:
+        v = x.total_variance
+        return x.through(x.mean**3 + 3 * x.mean * v, 3 * (x.mean**2 + v), 18 * x.mean**2 * v**2 + 6 * v**3)
+
+    try:
+        full = DASP(model, rank="full").attribute(X, target=0)
+        torch.testing.assert_close(full, ExactShapley(model).attribute(X, target=0), rtol=0.1, atol=1e-2)
+    finally:
+        del RULES[op]

@@ -1,0 +1,33 @@
+"""The package as a user meets it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import dasp
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_everything_public_is_exported_and_documented():
+    for name in dasp.__all__:
+        assert inspect.getdoc(getattr(dasp, name)), name
+    public = {name for name, value in vars(dasp).items() if inspect.isclass(value) or inspect.isfunction(value)}
+    assert public == set(dasp.__all__)
+
+
+def test_every_snippet_of_the_readme_runs():
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert snippets
+    scope: dict = {}
+    for snippet in snippets:
+        exec(compile(snippet, "README.md", "exec"), scope)
+
+
+def test_every_command_of_the_readme_exists():
+    commands = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert {"demo", "test"} <= set(commands)
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{command}:", makefile, flags=re.MULTILINE) for command in commands)
