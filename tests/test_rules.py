@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from dasp.coalitions import bernoulli
 from dasp.gaussian import Gaussian
@@ -130,8 +130,8 @@ CASES = [
     structural("pad reflect", lambda x: F.pad(x, (1, 2), mode="reflect")),
     structural("constant_pad_nd", lambda x: aten.constant_pad_nd(x, [1, 2], 3.0)),
     structural("clone", lambda x: x.clone()),
-    structural("alias", lambda x: aten.alias(x)),
-    sampled("detach", lambda x: aten.detach(x)),
+    structural("alias", aten.alias),
+    sampled("detach", aten.detach),
     structural("contiguous", lambda x: x.transpose(1, 2).contiguous()),
     structural("dropout", nn.Dropout()),
     structural("dropout 2d", nn.Dropout2d(), (2, 3, 3)),
@@ -144,7 +144,9 @@ CASES = [
     structural("linear", nn.Linear(6, 3)),
     structural("linear without bias", nn.Linear(6, 3, bias=False)),
     structural("addmm", lambda x: torch.addmm(weights(3), x, weights(6, 3), beta=0.5, alpha=2), (6,)),
-    structural("addmm, constant first", lambda x: torch.addmm(weights(3)[:, None], weights(3, 6), x.t(), alpha=2).t(), (6,)),
+    structural(
+        "addmm, constant first", lambda x: torch.addmm(weights(3)[:, None], weights(3, 6), x.t(), alpha=2).t(), (6,)
+    ),
     structural("mm", lambda x: torch.mm(x, weights(6, 3)), (6,)),
     structural("mm, constant first", lambda x: torch.mm(weights(3, 6), x.t()).t(), (6,)),
     structural("matmul", lambda x: x @ weights(6, 3)),
@@ -160,7 +162,9 @@ CASES = [
     structural("conv_transpose1d", nn.ConvTranspose1d(4, 2, 3, stride=2, padding=1, output_padding=1)),
     structural("conv_transpose2d", nn.ConvTranspose2d(2, 4, 3, stride=2, groups=2), (2, 2, 3)),
     structural("conv_transpose3d", nn.ConvTranspose3d(1, 2, 2, dilation=2), (1, 2, 2, 2)),
-    structural("convolution", lambda x: aten.convolution(x, weights(2, 4, 3), weights(2), [1], [1], [1], False, [0], 1)),
+    structural(
+        "convolution", lambda x: aten.convolution(x, weights(2, 4, 3), weights(2), [1], [1], [1], False, [0], 1)
+    ),
     structural("batch norm 1d", batch_norm(nn.BatchNorm1d(4))),
     structural("batch norm 2d", batch_norm(nn.BatchNorm2d(2, affine=False)), (2, 3, 2)),
     structural("batch norm of rows", batch_norm(nn.BatchNorm1d(6)), (6,)),
@@ -353,7 +357,6 @@ def test_moments(case: Case, rank: int) -> None:
         check_by_sampling(case, x, actual)
         return
     expected = {"JACOBIAN": by_jacobian, "QUADRATURE": by_quadrature}[case.oracle](case, x)
-    # An op may copy a unit; each copy then has its own independent noise, so variances of sums of copies are not compared.
     error = case.error or 1e-10
     unit = expected.total_variance.max().sqrt() + 1e-3
     assert_close(actual.mean, expected.mean, error * unit, "mean")

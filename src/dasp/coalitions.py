@@ -10,9 +10,9 @@ A unit is offset + Σ_p member_p c_p (`dasp.players.Contributions`). With a = Σ
 Both are exact, and zero where the coalition is certain (q = 0, 1; k = 0, M).
 
 **Factors.** One column per player, scaled by the square root of its weight above, gives every covariance. A `sketch`
-with fewer columns adds players into them with random signs: row r holds the sign of the players in column r and 0 for
-the others, and the covariance is right on average over the signs. Whatever the sketch, the variance of each unit is kept
-exact: what the columns lack becomes independent variance, what they have too much is scaled away.
+with fewer columns adds players into them with random signs: column r holds the sign of its players and 0 for
+the others, and the covariance is right on average over the signs. Whatever the sketch, the variance of each unit is
+kept exact: what the columns lack becomes independent variance, what they have too much is scaled away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from dasp.gaussian import Gaussian
 from dasp.players import Contributions
 
-__all__ = ["Rank", "SizedCoalitions", "bernoulli", "column_count", "random_sketch", "spaced_sizes"]
+__all__ = ["Rank", "SizedCoalitions", "bernoulli", "column_count", "sketch", "spaced_sizes"]
 
 Rank = int | Literal["full"]
 
@@ -40,29 +40,42 @@ def column_count(rank: Rank, players: int) -> int:
     return min(rank, players)
 
 
-def random_sketch(columns: int, like: Tensor, players: int, seed: int = 0) -> Tensor | None:
-    """(columns, players) signs: each player in one column, spread evenly; None for no columns, I for all."""
-    if columns == 0:
-        return None
+def sketch(columns: int, players: int, coordinates: Tensor | None = None, seed: int = 0) -> Tensor:
+    """Signs (columns, players): each player in one column; the identity if there is a column for everyone.
+
+    Players are spread evenly at random, or by `coordinates` (players, D) on a grid, where they are *coloured*: player
+    (y, x) of an s×s colouring is in column (y mod s)·s + x mod s, as far as possible from the others in it. A unit that
+    sees at most s×s pixels, like the first of a convolution, then sees no two of one column. Uses the largest sᴰ
+    columns that `columns` has room for.
+    """
     if columns >= players:
-        return torch.eye(players, dtype=like.dtype, device=like.device)
+        return torch.eye(players)
     generator = torch.Generator().manual_seed(seed)
-    column = torch.arange(players)[torch.randperm(players, generator=generator)] % columns
-    sign = torch.randint(0, 2, (players,), generator=generator) * 2 - 1
-    sketch = torch.zeros(columns, players).scatter_(0, column[None], sign[None].float())
-    return sketch.to(like)
+    if coordinates is None:
+        column = torch.randperm(players, generator=generator) % columns
+    else:
+        dims = coordinates.shape[1]
+        side = int(columns ** (1 / dims) + 1e-9)
+        columns = side**dims
+        column = (coordinates.cpu() % side * side ** torch.arange(dims)).sum(1)
+    sign = torch.randint(0, 2, (players,), generator=generator) * 2.0 - 1
+    return torch.zeros(columns, players).scatter_(0, column[None], sign[None])
 
 
-def bernoulli(contributions: Contributions, probabilities: Tensor, sketch: Tensor | None = None) -> Gaussian:
-    """Every player p of row b joins independently with probabilities[b, p]; differentiable in them."""
-    mean = contributions.expected(probabilities)
-    weights = probabilities * (1 - probabilities)
-    if sketch is None:
+def bernoulli(contributions: Contributions, probabilities: Tensor, signs: Tensor | None = None) -> Gaussian:
+    """Every player p of row b joins independently with probabilities[b, p]; differentiable in them.
+
+    `signs` are the sketch of each row, (columns, rows or 1, N), or None for none.
+    """
+    chance = contributions.entries(probabilities)
+    mean = contributions.expected(chance)
+    weights = chance * (1 - chance)
+    if signs is None:
         return Gaussian(mean, contributions.squares(weights))
     certain = weights == 0
-    scale = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
-    columns = contributions.columns(sketch[:, None] * scale)
-    if len(sketch) == contributions.count:
+    deviation = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
+    columns = contributions.columns(contributions.entries(signs.expand(-1, *probabilities.shape)) * deviation)
+    if len(signs) == contributions.count:
         return Gaussian(mean, torch.zeros_like(mean), columns)
     return _with_variance(mean, columns, contributions.squares(weights))
 
@@ -98,9 +111,10 @@ class SizedCoalitions:
     def of(contributions: Contributions, rows: int, sketches: Tensor | None = None) -> SizedCoalitions:
         """For `rows` rows; `sketches` has one sketch for all sizes or one for each."""
         players = contributions.count
-        everyone = torch.ones(rows, players, dtype=contributions.value.difference.dtype, device=_device(contributions))
-        offset = contributions.expected(torch.zeros_like(everyone))
-        each = contributions.columns(contributions.separate(everyone))
+        difference = contributions.value.difference
+        offset = contributions.expected(torch.zeros_like(difference))
+        alone = torch.eye(players, dtype=difference.dtype, device=difference.device)
+        each = contributions.columns(contributions.entries(alone[:, None].expand(-1, rows, -1)))
         centre = each.mean(0)
         centred = each - centre
         sketched = None
@@ -129,7 +143,7 @@ class SizedCoalitions:
         sketch = self.sketches[index if len(self.sketches) > 1 else 0]
         sketch = sketch.expand(len(players), *sketch.shape[-2:])
         theirs = torch.gather(sketch, 2, players[:, None, None].expand(-1, sketch.shape[1], 1)).squeeze(2)
-        # Column r: Σ_{p≠i} sketch_rp (c_p − mean of the others) = sketched_r + (Σ_p sketch_rp) d_i/M − sketch_ri d_i N/M
+        # Column r: Σ_{p≠i} s_rp (c_p − mean of the others) = sketched_r + (Σ_p s_rp) d_i/M − s_ri d_i N/M
         taken = (sketch.sum(2) - theirs * count) / others
         columns = self.sketched[index if len(self.sketched) > 1 else 0]
         columns = (columns + _outer(taken, own)) * spread(scale.sqrt()).unsqueeze(1)
@@ -143,15 +157,11 @@ def _outer(weights: Tensor, units: Tensor) -> Tensor:
     return weights.view(*weights.shape, *[1] * (units.dim() - 1)) * units.unsqueeze(1)
 
 
-def _device(contributions: Contributions) -> torch.device:
-    return contributions.value.on.device
-
-
 def spaced_sizes(players: int, sizes: int | None) -> list[float]:
     """K coalition sizes for the other players, equally spaced: the centres of K equal parts of 0 … N−1.
 
-    All of them if `sizes` is None. Each stands for as many sizes, so their plain average is the midpoint rule; they need
-    not be integers, as the moments are defined in between.
+    All of them if `sizes` is None. Each stands for as many sizes, so their plain average is the midpoint rule; they
+    need not be integers, as the moments are defined in between.
 
     >>> spaced_sizes(4, None)
     [0.0, 1.0, 2.0, 3.0]

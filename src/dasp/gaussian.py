@@ -21,7 +21,7 @@ what `Gaussian.through` takes.
     e(a) = Φ(1 − Φ)(1 + a²) − φ² − aφ(2Φ − 1)
 
 The residual is even in a because ReLU(x) and ReLU(−x) differ by x, which is linear. Written like this nothing large
-cancels for |a| ≫ 1, and since max(A, B) = B + ReLU(A − B), it is also all that Clark's (1961) moments of a maximum need:
+cancels for |a| ≫ 1, and since max(A, B) = B + ReLU(A − B), it also gives Clark's (1961) moments of a maximum:
 
     max(A, B) = pA + (1 − p)B + θφ(α) + rest,   α = (μ_A − μ_B)/θ,  p = Φ(α),  Var(rest) = θ² e(α)
 
@@ -32,7 +32,7 @@ as are its derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,7 @@ def _flatten(x: Gaussian) -> tuple[list[Tensor], None]:
     return [x.mean, x.variance] if x.factors is None else [x.mean, x.variance, x.factors], None
 
 
-def _unflatten(parts: list[Tensor], _: None) -> Gaussian:
+def _unflatten(parts: Iterable[Tensor], _: None) -> Gaussian:
     return Gaussian(*parts)
 
 
@@ -143,8 +143,8 @@ def _rectified(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class _Rectified(torch.autograd.Function):
     """`_rectified` with its derivatives in closed form: with c = 1 − Φ(a),
 
-        d(σφ) = −aφ dμ + φ(1 + a²)/(2σ) dσ²,   dΦ = φ/σ dμ − aφ/(2σ²) dσ²,
-        d residual = 2σ(aΦc + φ(c − Φ)) dμ + (Φc − φ²) dσ²
+    d(σφ) = −aφ dμ + φ(1 + a²)/(2σ) dσ²,   dΦ = φ/σ dμ − aφ/(2σ²) dσ²,
+    d residual = 2σ(aΦc + φ(c − Φ)) dμ + (Φc − φ²) dσ²
     """
 
     @staticmethod

@@ -202,7 +202,7 @@ def _report(missing: list[fx.Node]) -> str:
     for node in missing:
         frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
         own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
-        where = '  in {}, line {}: {}'.format(*own[-1]) if own else ""
+        where = "  in {}, line {}: {}".format(*own[-1]) if own else ""
         lines.append(f"  - {node.target}{where}")
     lines.append("Register rules for them with dasp.rules.rule, or use ExactShapley, which only evaluates the model.")
     return "\n".join(lines)

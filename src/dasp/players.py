@@ -20,7 +20,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["NOBODY", "Contributions", "Linear", "Toggled"]
+__all__ = ["NOBODY", "Contributions", "Linear", "Toggled", "owners"]
 
 NOBODY = 0
 
@@ -36,10 +36,22 @@ class Toggled:
     off: Tensor
     players: Tensor  # int64, the shape of on
 
-    @property
+    @cached_property
     def difference(self) -> Tensor:
-        """on − off, in the dtype of the model."""
+        """on − off."""
         return self.on - self.off
+
+
+def owners(players: Tensor, linear: Linear) -> Tensor | None:
+    """The player that each unit of a linear op depends on, NOBODY if none; None if some unit has two.
+
+    With weights of one, the op counts the entries a unit sees (n) and sums their players' numbers (s) and squares
+    (t); they are all one player's if and only if (s/n)·s = t. Integers in float64, so the comparison is exact.
+    """
+    number = players.double()
+    n, s, t = (linear(v, 0) for v in ((number != NOBODY).double(), number, number * number))
+    player = torch.where(n > 0, s / n.clamp(min=1), NOBODY)
+    return player.long() if bool((player * s == t).all()) else None
 
 
 @dataclass(frozen=True)
@@ -56,24 +68,30 @@ class Contributions:
         """Each entry by itself: where a `Toggled` value meets a Gaussian without an affine op between."""
         return Contributions(value, lambda x: x, lambda x, power: x, count)
 
+    def entries(self, per_player: Tensor) -> Tensor:
+        """Values (*any, rows, N) spread to the entries of the players, (*any, *shape); 0 for nobody's."""
+        lead = per_player.shape[:-2]
+        flat = per_player.flatten(-2)
+        flat = torch.cat([flat.new_zeros(*lead, 1), flat], -1)
+        # Not flat[…, players]: the derivative of index_select is the faster one.
+        return flat.index_select(-1, self.value.players.flatten()).view(*lead, *self.value.players.shape)
+
     def expected(self, membership: Tensor) -> Tensor:
-        """The units when player p takes part to the degree membership[row, p]: affine(off + membership·(on − off))."""
-        return self.affine(self.value.off + self._entries(membership) * self.value.difference)
+        """The units when each entry's player takes part to the degree `membership`, which has the entries' shape."""
+        return self.affine(torch.addcmul(self.value.off, membership, self.value.difference))
 
     def columns(self, weights: Tensor) -> Tensor:
-        """Σ_p weights[r, row, p] c_p for every column r: (r, *units)."""
-        difference = self.value.difference
-        return torch.vmap(lambda column: self.linear(self._entries(column) * difference, 1))(weights)
+        """Σ_p weight_p c_p for every column of weights (r, *entries): (r, *units)."""
+        return torch.vmap(lambda column: self.linear(column * self.value.difference, 1))(weights)
 
     def squares(self, weights: Tensor) -> Tensor:
-        """Σ_p weights[row, p] c_p², for weights that are not negative."""
+        """Σ_p weight_p c_p², for weights of the entries' shape that are not negative."""
         if self.one_entry_each:
-            return self.linear(self._entries(weights) * self.value.difference.square(), 2)
-        return self.columns(self.separate(weights.sqrt())).square().sum(0)  # squared after summing within the player
-
-    def separate(self, weights: Tensor) -> Tensor:
-        """(rows, N) weights as (N, rows, N): a column for every player."""
-        return torch.diag_embed(weights).movedim(-1, 0)
+            return self.linear(weights * self.value.difference.square(), 2)
+        # Squared after summing within the player: a column for each, or for several that no unit sees together.
+        certain = weights == 0
+        root = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
+        return self.columns(self.packing.to(root) * root).square().sum(0)
 
     @cached_property
     def one_entry_each(self) -> bool:
@@ -81,7 +99,20 @@ class Contributions:
         entries = torch.bincount(self.value.players.flatten())
         return bool((entries[NOBODY + 1 :] <= 1).all())
 
-    def _entries(self, per_player: Tensor) -> Tensor:
-        """(rows, N) values spread to the entries of the players; 0 for nobody's."""
-        flat = per_player.flatten()
-        return torch.cat([flat.new_zeros(1), flat])[self.value.players]
+    @cached_property
+    def packing(self) -> Tensor:
+        """The entries of the players in as few columns as keep them apart in every unit, (columns, *entries): by
+        number modulo the least number of columns that does, as players that are far apart meet in no unit of a
+        convolution. At the latest, every player has its own."""
+        number = torch.where(self.value.players == NOBODY, -1, (self.value.players - 1) % self.count)
+        for columns in (*range(2, min(self.count, _MOST_PACKED + 1)), self.count):
+            packed = [(number >= 0) & (number % columns == c) for c in range(columns)]
+            if columns == self.count or self._apart(packed):
+                return torch.stack(packed)
+        raise AssertionError
+
+    def _apart(self, packed: list[Tensor]) -> bool:
+        return all(owners(torch.where(part, self.value.players, NOBODY), self.linear) is not None for part in packed)
+
+
+_MOST_PACKED = 32

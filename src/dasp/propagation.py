@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.propagated import checked_model
-from dasp.coalitions import Rank, column_count, random_sketch
+from dasp.coalitions import Rank, column_count, sketch
 from dasp.gaussian import Gaussian
 from dasp.lifting import lift
 from dasp.rules import RULES
@@ -35,12 +35,13 @@ def propagate(model: nn.Module | ExportedProgram, mean: Tensor, variance: Tensor
         raise ValueError("variance has negative entries")
     traced = trace(checked_model(model), (mean.detach(),), RULES)
     players = mean[0].numel()
-    sketch = random_sketch(column_count(rank, players), mean, players)
-    if sketch is None:
+    columns = column_count(rank, players)
+    if columns == 0:
         value = Gaussian(mean, variance)
     else:
         certain = variance == 0
         deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
-        factors = sketch.view(-1, 1, *mean.shape[1:]) * deviation
+        signs = sketch(columns, players).to(mean)
+        factors = signs.view(-1, 1, *mean.shape[1:]) * deviation
         value = Gaussian(mean, torch.zeros_like(variance), factors)
     return lift(traced, (value,), players)(value)

@@ -1,0 +1,1 @@
+"""The estimators, each a `captum.attr.Attribution`."""

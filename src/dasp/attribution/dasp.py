@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
 from dasp.attribution.propagated import PropagatedAttribution
-from dasp.coalitions import Rank, SizedCoalitions, column_count, random_sketch, spaced_sizes
+from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
 from dasp.gaussian import Gaussian
 from dasp.lifting import Lifted
 from dasp.players import Contributions, Toggled
@@ -79,9 +79,7 @@ class DASP(PropagatedAttribution):
         """
         if internal_batch_size is not None and internal_batch_size < 1:
             raise ValueError(f"internal_batch_size must be at least 1, not {internal_batch_size}")
-        question = Question.ask(
-            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask
-        )
+        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         sizes = [_sizes(game.count, coalition_sizes) for game in question.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(question.games, sizes, strict=True))
         values = []
@@ -103,7 +101,9 @@ class DASP(PropagatedAttribution):
         for part, rows in game.slices(samples):
             frontier = lifted.exact(*rows.toggled(), *rows.extra)
             coalitions = [
-                SizedCoalitions.of(c, rows.rows, sketches) if isinstance(c := _meeting(x, game.count), Contributions) else x
+                SizedCoalitions.of(c, rows.rows, sketches)
+                if isinstance(c := _meeting(x, game.count), Contributions)
+                else x
                 for x in frontier
             ]
             if not any(isinstance(x, SizedCoalitions) for x in coalitions):
@@ -158,7 +158,8 @@ def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:
 
 def _sketches(columns: int, game: Game, sizes: int) -> Tensor | None:
     """Signs drawn anew for every size, so that their noise averages out."""
-    like = torch.zeros((), dtype=game.dtype, device=game.device)
-    number = sizes if 0 < columns < game.count else 1
-    sketches = [random_sketch(columns, like, game.count, seed) for seed in range(number)]
-    return None if sketches[0] is None else torch.stack([s for s in sketches if s is not None])
+    if columns == 0:
+        return None
+    seeds = range(sizes if columns < game.count else 1)
+    sketches = torch.stack([sketch(columns, game.count, game.coordinates, seed) for seed in seeds])
+    return sketches.to(device=game.device, dtype=game.dtype)

@@ -47,9 +47,7 @@ class ExactShapley(Attribution):  # type: ignore[misc]
         return_convergence_delta: bool = False,
     ) -> Any:
         """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`."""
-        question = Question.ask(
-            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask
-        )
+        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         most = max(game.count for game in question.games)
         if most > MOST_PLAYERS:
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -45,12 +46,26 @@ class Game:
         """Where the inputs are."""
         return self.on[0].device
 
+    @property
+    def coordinates(self) -> Tensor | None:
+        """Where each player is in a sequence, image or volume, (count, 1 to 3); None where players are unordered: in
+        a row of features, several inputs, or groups that cover more than one position."""
+        mask = self.masks[0]
+        if len(self.masks) > 1 or not 2 <= mask.dim() <= 4:
+            return None
+        grid = torch.cartesian_prod(*(torch.arange(n) for n in mask.shape[1:])).view(-1, mask.dim() - 1)
+        places = grid.repeat(len(mask), 1)  # of all entries, channel after channel
+        players = mask.flatten().cpu()
+        first = torch.zeros(self.count, grid.shape[1], dtype=torch.long)
+        first[players] = places
+        return first if bool((first[players] == places).all()) else None
+
     def slices(self, size: int) -> Iterator[tuple[slice, Game]]:
         """The game in parts of at most `size` rows."""
         for start in range(0, self.rows, size):
             part = slice(start, min(start + size, self.rows))
             on, off = tuple(x[part] for x in self.on), tuple(x[part] for x in self.off)
-            yield part, replace(self, on=on, off=off, extra=self._extra(lambda x, part=part: x[part]))
+            yield part, replace(self, on=on, off=off, extra=self._extra(itemgetter(part)))
 
     def _extra(self, function: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
         """`function` on those extra arguments that have a row for every row of the inputs."""
@@ -80,7 +95,7 @@ class Game:
         )
         output = function(*inputs, *self._extra(repeated))
         if not isinstance(output, Tensor):
-            raise ValueError(f"the model must return one tensor to explain, not a {type(output).__name__}")
+            raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
         if output.dim() == 0 or len(output) != number * self.rows:
             raise ValueError(
                 f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
@@ -120,7 +135,9 @@ def games(
         if game.count == 0:
             raise ValueError("there are no players: the inputs have no entries")
         if game.count == 1:
-            raise ValueError("there is only one player, whose value is all of f(input) − f(baseline): nothing to divide")
+            raise ValueError(
+                "there is only one player, whose value is all of f(input) − f(baseline): nothing to divide"
+            )
     return result
 
 
@@ -199,17 +216,19 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Tensors | None) -> tuple[Tensor
         name = "feature_mask" if len(on) == 1 else f"feature_mask[{i}]"
         if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
             raise TypeError(f"{name} has dtype {mask.dtype}; player numbers are integers")
-        row = tuple(x.shape[1:])
-        try:
-            rows = len(mask) if mask.dim() == x.dim() else 1
-            if rows not in (1, len(x)):
-                raise RuntimeError
-            result.append(mask.to(x.device).long().expand(rows, *row))
-        except RuntimeError:
+        rows = len(mask) if mask.dim() == x.dim() else 1
+        wanted = torch.Size([rows, *x.shape[1:]])
+        if rows not in (1, len(x)) or not _broadcasts(mask.shape, wanted):
             raise ValueError(
-                f"{name} has shape {tuple(mask.shape)}, which does not fit an input row of shape {row}"
-            ) from None
+                f"{name} has shape {tuple(mask.shape)}, which does not fit an input row of shape {tuple(x.shape[1:])}"
+            )
+        result.append(mask.to(x.device).long().expand(wanted))
     return tuple(result)
+
+
+def _broadcasts(shape: torch.Size, wanted: torch.Size) -> bool:
+    fits = len(shape) <= len(wanted)
+    return fits and all(a in (1, b) for a, b in zip(reversed(shape), reversed(wanted), strict=False))
 
 
 def _numbered(masks: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], int]:

@@ -58,4 +58,3 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
 def _signature(x: Any) -> Any:
     """What a trace depends on: of a tensor the shape of a row, dtype and device, of anything else the value."""
     return (x.shape[1:], x.dtype, x.device) if isinstance(x, Tensor) else (type(x), repr(x))
-

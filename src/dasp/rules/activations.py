@@ -78,7 +78,7 @@ def _piecewise(x: Gaussian, pieces: Sequence[Piece]) -> Gaussian:
         at = torch.where(inside, _polynomial(coefficients, x.mean), at)
     first, second, slope = (torch.zeros_like(x.mean) for _ in range(3))
     for low, high, coefficients in pieces:
-        c0, c1, c2 = (*coefficients, 0.0, 0.0)[:3]
+        _, c1, c2 = (*coefficients, 0.0, 0.0)[:3]
         lower, deviation = standardized(low - x.mean, variance)
         upper, other = standardized(high - x.mean, variance)
         deviation = torch.maximum(deviation, other)
@@ -105,9 +105,7 @@ def _truncated_moments(lower: Tensor, upper: Tensor) -> list[Tensor]:
     low, high = density(lower), density(upper)
     # Φ(u) − Φ(l) from the tail that is small: no cancellation far out on either side.
     positive = lower > 0
-    mass = torch.where(
-        positive, distribution(-lower) - distribution(-upper), distribution(upper) - distribution(lower)
-    )
+    mass = torch.where(positive, distribution(-lower) - distribution(-upper), distribution(upper) - distribution(lower))
     moments = [mass, low - high]
     for k in range(2, 5):
         moments.append((k - 1) * moments[k - 2] + lower ** (k - 1) * low - upper ** (k - 1) * high)
@@ -309,12 +307,10 @@ def _half_exponential(mean: Tensor, variance: Tensor, a: Tensor, c: float) -> Te
 @rule(aten.selu.default, tracker=same_entry)
 def selu(x: Gaussian) -> Gaussian:
     """ELU with the constants of Klambauer et al. (2017)."""
-    result: Gaussian = elu(x, 1.6732632423543772, 1.0507009873554805)
-    return result
+    return elu(x, 1.6732632423543772, 1.0507009873554805)
 
 
 @rule(aten.celu.default, tracker=same_entry)
 def celu(x: Gaussian, alpha: float = 1.0) -> Gaussian:
     """ELU with input_scale = 1/α."""
-    result: Gaussian = elu(x, alpha, 1.0, 1 / alpha)
-    return result
+    return elu(x, alpha, 1.0, 1 / alpha)

@@ -126,8 +126,8 @@ def _window_counts(
     ones: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, sizes: Sequence[int], dims: int
 ) -> Tensor:
     """How many entries of the input each pooling window covers: a product over dimensions."""
-    kernel, padding = _each(kernel, dims), _each(padding, dims)
-    stride = _each(stride, dims) if stride not in ((), [], None) else kernel
+    kernel, padding = each_dimension(kernel, dims), each_dimension(padding, dims)
+    stride = each_dimension(stride, dims) if stride not in ((), [], None) else kernel
     number = ones.new_ones(())
     for d in range(dims):
         length = ones.shape[ones.dim() - dims + d]
@@ -137,7 +137,8 @@ def _window_counts(
     return number
 
 
-def _each(value: Any, dims: int) -> list[int]:
+def each_dimension(value: Any, dims: int) -> list[int]:
+    """A kernel size, stride …: one number for all dimensions or one for each."""
     values = [value] if isinstance(value, int) else list(value)
     return values * dims if len(values) == 1 else values
 

@@ -59,15 +59,13 @@ def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussia
 @rule(aten.sub.Tensor, tracker=same_entry)
 def sub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a − αb."""
-    result: Gaussian = add(a, b, -alpha)
-    return result
+    return add(a, b, -alpha)
 
 
 @rule(aten.rsub.Scalar, tracker=same_entry)
 def rsub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """b − αa."""
-    result: Gaussian = add(b, a, -alpha)
-    return result
+    return add(b, a, -alpha)
 
 
 @rule(aten.mul.Tensor, tracker=same_entry)
@@ -84,14 +82,13 @@ def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
 
 def product(a: Gaussian, b: Gaussian) -> Gaussian:
     """The product of two random values."""
-    covariance = 0.0 if a.factors is None else torch.vmap(torch.mul)(a.factors, b.factors).sum(0)
-    return Gaussian(
-        a.mean * b.mean + covariance,
-        a.mean**2 * b.variance + b.mean**2 * a.variance + a.total_variance * b.total_variance + covariance**2,
-        None
-        if a.factors is None
-        else torch.vmap(lambda x, y: a.mean * y + b.mean * x)(a.factors, b.factors),
-    )
+    mean = a.mean * b.mean
+    variance = a.mean**2 * b.variance + b.mean**2 * a.variance + a.total_variance * b.total_variance
+    if a.factors is None or b.factors is None:
+        return Gaussian(mean, variance)
+    covariance = torch.vmap(torch.mul)(a.factors, b.factors).sum(0)
+    factors = torch.vmap(lambda x, y: a.mean * y + b.mean * x)(a.factors, b.factors)
+    return Gaussian(mean + covariance, variance + covariance**2, factors)
 
 
 @rule(aten.div.Tensor, tracker=same_entry)
@@ -102,8 +99,7 @@ def div(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
         return Gaussian(a.mean / b, a.variance / (b * b), a.columns(lambda column: column / b))
     if a is b:
         return a.constant(torch.ones_like(a.mean))
-    result: Gaussian = mul(a, power(b, -1))
-    return result
+    return mul(a, power(b, -1))
 
 
 @rule(aten.square.default, tracker=same_entry)
@@ -123,8 +119,7 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
     if exponent == 1:
         return x
     if exponent == 2:
-        result: Gaussian = square(x)
-        return result
+        return square(x)
     variance = x.total_variance
     log = torch.log1p(variance / x.mean**2)  # log(1 + ρ)
 
@@ -145,22 +140,19 @@ def _ratio(total: Tensor, variance: Tensor) -> Tensor:
 @rule(aten.reciprocal.default, tracker=same_entry)
 def reciprocal(x: Gaussian) -> Gaussian:
     """x⁻¹, see `power`."""
-    result: Gaussian = power(x, -1)
-    return result
+    return power(x, -1)
 
 
 @rule(aten.sqrt.default, tracker=same_entry)
 def sqrt(x: Gaussian) -> Gaussian:
     """x^½, see `power`."""
-    result: Gaussian = power(x, 0.5)
-    return result
+    return power(x, 0.5)
 
 
 @rule(aten.rsqrt.default, tracker=same_entry)
 def rsqrt(x: Gaussian) -> Gaussian:
     """x^−½, see `power`."""
-    result: Gaussian = power(x, -0.5)
-    return result
+    return power(x, -0.5)
 
 
 @rule(aten.log.default, tracker=same_entry)
@@ -178,21 +170,14 @@ def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaus
     random = a if isinstance(a, Gaussian) else b
     assert isinstance(random, Gaussian)
     a, b = (x if isinstance(x, Gaussian) else random.constant(torch.as_tensor(x).to(random.mean)) for x in (a, b))
-    factors = (
-        None
-        if a.factors is None
-        else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
-    )
-    return Gaussian(
-        torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors
-    )
+    factors = None if a.factors is None else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
+    return Gaussian(torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors)
 
 
 @rule(aten.masked_fill.Scalar, tracker=same_entry)
 def masked_fill(x: Gaussian, mask: Tensor, value: float) -> Gaussian:
     """A constant where the mask is set."""
-    result: Gaussian = where(mask, torch.full_like(x.mean, value), x)
-    return result
+    return where(mask, torch.full_like(x.mean, value), x)
 
 
 @affine(aten.mm.default, aten.bmm.default, aten.matmul.default)

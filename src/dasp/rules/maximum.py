@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from dasp.gaussian import Gaussian, maximum_moments
-from dasp.rules.affine import adaptive_windows
+from dasp.rules.affine import adaptive_windows, each_dimension
 from dasp.rules.registry import rule, same_entry, within
+from dasp.rules.structural import cat
 
 aten = torch.ops.aten
 
@@ -47,6 +48,10 @@ def _each_part(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
     return Gaussian(function(x.mean), function(x.variance), x.columns(function))
 
 
+def _narrowed(x: Gaussian, dim: int, start: int, size: int) -> Gaussian:
+    return _each_part(x, lambda t: t.narrow(dim, start, size))
+
+
 def _tree(values: list[Gaussian]) -> Gaussian:
     """The maximum of a list, in pairs of neighbours."""
     while len(values) > 1:
@@ -59,19 +64,11 @@ def _along(x: Gaussian, dim: int) -> Gaussian:
     """The maximum along a dimension, which stays with length 1; halves against halves."""
     while (length := x.mean.shape[dim]) > 1:
         half = length // 2
-        first, second, left = (
-            _each_part(x, lambda t, start=start, size=size: t.narrow(dim, start, size))  # type: ignore[misc]
-            for start, size in ((0, half), (half, half), (2 * half, length - 2 * half))
-        )
+        first, second = _narrowed(x, dim, 0, half), _narrowed(x, dim, half, half)
+        left = _narrowed(x, dim, 2 * half, length - 2 * half)
         x = maximum_moments(first, second)
         if length % 2:
-            x = Gaussian(
-                torch.cat([x.mean, left.mean], dim),
-                torch.cat([x.variance, left.variance], dim),
-                None
-                if x.factors is None
-                else torch.vmap(lambda a, b: torch.cat([a, b], dim))(x.factors, left.factors),
-            )
+            x = cat([x, left], dim)
     return x
 
 
@@ -109,24 +106,19 @@ def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     return _negative(amax(_negative(x), dim, keepdim))
 
 
-def _pool(
-    x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Gaussian:
-    kernel, padding, dilation = _each(kernel, dims), _each(padding, dims), _each(dilation, dims)
-    stride = _each(stride, dims) if stride not in ((), [], None) else kernel
+def _pool(x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Gaussian:
+    kernel, padding, dilation = (
+        each_dimension(kernel, dims),
+        each_dimension(padding, dims),
+        each_dimension(dilation, dims),
+    )
+    stride = each_dimension(stride, dims) if stride not in ((), [], None) else kernel
     for d in range(dims):
         x = _windows(x, d - dims, kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
     return x
 
 
-def _each(value: Any, dims: int) -> list[int]:
-    values = [value] if isinstance(value, int) else list(value)
-    return values * dims if len(values) == 1 else values
-
-
-def _windows(
-    x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
-) -> Gaussian:
+def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Gaussian:
     """Sliding maxima along one dimension (counted from the end): the maximum of `kernel` shifted slices."""
     length, reach = x.mean.shape[dim], dilation * (kernel - 1) + 1
     room = length + 2 * padding - reach
@@ -183,15 +175,6 @@ def adaptive_max_pool(x: Gaussian, sizes: Any) -> tuple[Gaussian]:
     wanted = [sizes] if isinstance(sizes, int) else list(sizes)
     for d, outputs in enumerate(wanted):
         dim = x.mean.dim() - len(wanted) + d
-        parts = [
-            _along(_each_part(x, lambda t, start=start, end=end: t.narrow(dim, start, end - start)), dim)  # type: ignore[misc]
-            for start, end in adaptive_windows(x.mean.shape[dim], outputs)
-        ]
-        x = Gaussian(
-            torch.cat([part.mean for part in parts], dim),
-            torch.cat([part.variance for part in parts], dim),
-            None
-            if x.factors is None
-            else torch.vmap(lambda *columns: torch.cat(columns, dim))(*(part.factors for part in parts)),
-        )
+        windows = adaptive_windows(x.mean.shape[dim], outputs)
+        x = cat([_along(_narrowed(x, dim, start, end - start), dim) for start, end in windows], dim)
     return (x,)

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from dasp.gaussian import Gaussian
-from dasp.players import NOBODY, Linear, Toggled
+from dasp.players import NOBODY, Linear, Toggled, owners
 
 __all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "same_entry", "structural", "within"]
 
@@ -67,13 +67,13 @@ def moved(op: Op, *args: Any, **kwargs: Any) -> Any:
     """The tracker of a structural op: the players move with the entries."""
     leaf = next(x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Toggled))
 
-    def owners(x: Any) -> Any:
+    def numbers(x: Any) -> Any:
         if isinstance(x, Toggled):
             return x.players.double()  # not all ops take integers; their numbers are exact in float64
         joins = isinstance(x, Tensor) and x.dtype == leaf.on.dtype  # an index is an argument, not a value
         return torch.full_like(x, NOBODY, dtype=torch.float64) if joins else x
 
-    result = op(*_pytree.tree_map(owners, args), **_pytree.tree_map(owners, kwargs))
+    result = op(*_pytree.tree_map(numbers, args), **_pytree.tree_map(numbers, kwargs))
     return _pytree.tree_map(Tensor.long, result)
 
 
@@ -93,18 +93,9 @@ def within(dims: Callable[..., Sequence[int]], keep: bool) -> Tracker:
 
 
 def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kwargs: Any) -> Tensor | None:
-    """The tracker of an affine op: apart if no unit has weights ≠ 0 on two players.
-
-    With weights of one, the op counts the entries a unit sees (n) and sums their players' numbers (s) and squares
-    (t); they are all one player's if and only if (s/n)·s = t. Integers in float64, so the comparison is exact.
-    """
+    """The tracker of an affine op: apart if no unit has weights ≠ 0 on two players."""
     x, weights = linear(op, *args, **kwargs)
-    if not isinstance(x, Toggled):  # several arguments depend on players: not affine
-        return None
-    number = x.players.double()
-    n, s, t = (weights(v, 0) for v in ((number != NOBODY).double(), number, number * number))
-    player = torch.where(n > 0, s / n.clamp(min=1), NOBODY)
-    return player.long() if bool((player * s == t).all()) else None
+    return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
 
 
 def rule(*ops: Op, tracker: Tracker = mixing, outputs: int | None = None) -> Callable[[Callable[..., Any]], Any]:

@@ -83,8 +83,7 @@ def pad(x: Gaussian, pad: list[int], mode: str = "constant", value: float | None
 @rule(aten.constant_pad_nd.default, tracker=lambda op, x, pad, value=0: op(x.players, pad, NOBODY))
 def constant_pad_nd(x: Gaussian, padding: list[int], value: float = 0) -> Gaussian:
     """A constant border has no variance."""
-    result: Gaussian = pad(x, padding, "constant", value)
-    return result
+    return pad(x, padding, "constant", value)
 
 
 @rule(aten.cat.default, tracker=moved)
