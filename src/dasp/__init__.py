@@ -2,6 +2,7 @@
 
 from dasp.attribution.dasp import DASP
 from dasp.attribution.exact import ExactShapley
+from dasp.attribution.gradient import GradientDASP
 from dasp.gaussian import Gaussian
 from dasp.lifting import UnsupportedOperation
 from dasp.metrics import completeness_gap, rmse, spearman
@@ -13,6 +14,7 @@ __all__ = [
     "DASP",
     "ExactShapley",
     "Gaussian",
+    "GradientDASP",
     "UnsupportedOperation",
     "UntraceableModel",
     "completeness_gap",

@@ -123,6 +123,11 @@ def standardized(difference: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
 
 def rectified_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What noise does to a ReLU at N(mean, variance): σφ(a), slope and residual; its mean is mean·slope + σφ(a)."""
+    if torch.compiler.is_compiling():  # fuses them itself
+        a, deviation = standardized(mean, variance)
+        pdf, slope = density(a), distribution(a)
+        excess = slope * (1 - slope) * (1 + a * a) - pdf * pdf - a * pdf * (2 * slope - 1)
+        return deviation * pdf, slope, excess.clamp(min=0) * variance
     return _Rectified.apply(mean, variance)  # type: ignore[no-any-return, no-untyped-call]
 
 

@@ -20,16 +20,13 @@ from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
 from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
-from dasp.attribution.propagated import PropagatedAttribution
+from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
 from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
 from dasp.gaussian import Gaussian
 from dasp.lifting import Lifted
-from dasp.players import Contributions, Toggled
+from dasp.players import Contributions
 
 __all__ = ["DASP"]
-
-# Without an internal_batch_size: as many numbers in the widest tensor of a chunk as fit a processor's cache well.
-_CHUNK_ENTRIES = 2**20
 
 
 class DASP(PropagatedAttribution):
@@ -97,18 +94,16 @@ class DASP(PropagatedAttribution):
         sketches = _sketches(columns, game, len(sizes))
         pairs = game.count * len(sizes)
         result = torch.zeros(game.count, *select.chosen.shape, dtype=game.dtype, device=game.device)
-        samples = 1 if internal_batch_size is None else max(1, internal_batch_size // (2 * pairs * (1 + columns)))
+        frontier = self._frontier(lifted, next(game.slices(1))[1])
+        if not any(isinstance(x, Contributions) for x in frontier):
+            return result  # the output does not depend on the inputs
+        at_once = internal_batch_size or rows_at_once(frontier)
+        samples = max(1, at_once // (2 * pairs * (1 + columns)))
         for part, rows in game.slices(samples):
-            frontier = lifted.exact(*rows.toggled(), *rows.extra)
             coalitions = [
-                SizedCoalitions.of(c, rows.rows, sketches)
-                if isinstance(c := _meeting(x, game.count), Contributions)
-                else x
-                for x in frontier
+                SizedCoalitions.of(x, rows.rows, sketches) if isinstance(x, Contributions) else x
+                for x in self._frontier(lifted, rows)
             ]
-            if not any(isinstance(x, SizedCoalitions) for x in coalitions):
-                return result  # the output does not depend on the inputs
-            at_once = internal_batch_size or _rows_at_once(coalitions, rows.rows)
             chunk = max(1, at_once // (2 * rows.rows * (1 + columns)))
             for start in range(0, pairs, chunk):
                 pair = torch.arange(start, min(start + chunk, pairs), device=game.device)
@@ -122,11 +117,6 @@ class DASP(PropagatedAttribution):
         return result / len(sizes)
 
 
-def _meeting(value: Any, count: int) -> Any:
-    """What crosses the frontier: players meet there even if no op of the exact half mixed them."""
-    return Contributions.identity(value, count) if isinstance(value, Toggled) else value
-
-
 def _propagate(
     lifted: Lifted, coalitions: list[Any], players: Tensor, sizes: Tensor, index: Tensor, joined: int
 ) -> Tensor:
@@ -138,11 +128,6 @@ def _propagate(
     batched = tuple(0 if isinstance(x, Gaussian) else None for x in values)
     output = torch.vmap(lifted.random, in_dims=batched)(*values)
     return output.mean  # type: ignore[no-any-return]
-
-
-def _rows_at_once(coalitions: list[Any], rows: int) -> int:
-    widest = max((x.offset.numel() // rows for x in coalitions if isinstance(x, SizedCoalitions)), default=1)
-    return max(1, _CHUNK_ENTRIES // widest)
 
 
 def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:

@@ -64,8 +64,21 @@ class Game:
         """The game in parts of at most `size` rows."""
         for start in range(0, self.rows, size):
             part = slice(start, min(start + size, self.rows))
-            on, off = tuple(x[part] for x in self.on), tuple(x[part] for x in self.off)
-            yield part, replace(self, on=on, off=off, extra=self._extra(itemgetter(part)))
+            yield part, self.rows_of(part)
+
+    def rows_of(self, part: Any) -> Game:
+        """The game of some rows: a slice or indices."""
+        on, off = tuple(x[part] for x in self.on), tuple(x[part] for x in self.off)
+        return replace(self, on=on, off=off, extra=self._extra(itemgetter(part)))
+
+    def repeated(self, number: int) -> Game:
+        """All rows, `number` times over."""
+
+        def copies(x: Tensor) -> Tensor:
+            return x.repeat(number, *[1] * (x.dim() - 1))
+
+        on, off = tuple(map(copies, self.on)), tuple(map(copies, self.off))
+        return replace(self, on=on, off=off, extra=self._extra(copies))
 
     def _extra(self, function: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
         """`function` on those extra arguments that have a row for every row of the inputs."""
@@ -85,15 +98,11 @@ class Game:
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor) -> Tensor:
         """The model on coalitions (m, rows, count) of booleans: (m, rows, *outputs)."""
         number = len(coalitions)
-
-        def repeated(x: Tensor) -> Tensor:
-            return x.expand(number, *x.shape).flatten(0, 1)
-
         inputs = tuple(
             torch.where(coalitions[..., mask], on, off).flatten(0, 1)
             for on, off, mask in zip(self.on, self.off, self.masks, strict=True)
         )
-        output = function(*inputs, *self._extra(repeated))
+        output = function(*inputs, *self.repeated(number).extra)
         if not isinstance(output, Tensor):
             raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
         if output.dim() == 0 or len(output) != number * self.rows:
@@ -258,8 +267,8 @@ class Selection:
             raise ValueError(f"target {target} does not fit outputs of shape {tuple(shape)}: {error}") from error
         return Selection(chosen, outputs)
 
-    def rows(self, part: slice) -> Selection:
-        """The selection for some of the rows."""
+    def rows(self, part: Any) -> Selection:
+        """The selection for some of the rows: a slice or indices."""
         return replace(self, chosen=self.chosen[part])
 
     def __call__(self, values: Tensor) -> Tensor:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.game import Game
 from dasp.lifting import Lifted, lift
+from dasp.players import Contributions, Toggled
 from dasp.rules import RULES
 from dasp.tracing import check_dynamic_batch, trace
 
-__all__ = ["PropagatedAttribution", "checked_model"]
+__all__ = ["PropagatedAttribution", "checked_model", "rows_at_once"]
+
+# Numbers in the widest tensor of a chunk.
+_CHUNK_ENTRIES = 2**20
 
 
 def checked_model(model: Any) -> nn.Module | ExportedProgram:
@@ -53,6 +58,18 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
             _, row = next(game.slices(1))
             self._lifted = players, lift(self._traced[1], (*row.toggled(), *row.extra), game.count)
         return self._lifted[1]
+
+    def _frontier(self, lifted: Lifted, game: Game) -> list[Any]:
+        """What crosses the frontier: players meet there even if no op of the exact half mixed them."""
+        with torch.no_grad():
+            values = lifted.exact(*game.toggled(), *game.extra)
+        return [Contributions.identity(x, game.count) if isinstance(x, Toggled) else x for x in values]
+
+
+def rows_at_once(frontier: list[Any]) -> int:
+    """How many rows to propagate at once, given the frontier of one: as many as a processor's cache holds well."""
+    sizes = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in frontier if isinstance(x, Contributions)]
+    return max(1, _CHUNK_ENTRIES // max(sizes, default=1))
 
 
 def _signature(x: Any) -> Any:
