@@ -70,36 +70,38 @@ def images(number: int) -> tuple[Tensor, Tensor]:
     return x[:number], y[:number]
 
 
-@torch.no_grad()
 def sampled_truth(model: nn.Module, number: int, permutations: int) -> tuple[Tensor, float]:
-    """Shapley values of the labelled class by antithetic pairs of permutations, and their mean standard error."""
+    """Shapley values of the labelled class of the first test images, and their mean standard error; kept in a file."""
     file = RESULTS / f"mnist_truth_{number}_{permutations}.pt"
-    if file.is_file():
-        values, error = torch.load(file, weights_only=True)
-        return values, float(error)
-    x, y = images(number)
+    if not file.is_file():
+        torch.save(antithetic_permutations(model, *images(number), permutations), file)
+    values, error = torch.load(file, weights_only=True)
+    return values, float(error)
+
+
+@torch.no_grad()
+def antithetic_permutations(model: nn.Module, x: Tensor, targets: Tensor, permutations: int) -> tuple[Tensor, Tensor]:
+    """Shapley values for a zero baseline by pairs of a permutation and its reverse, and their mean standard error."""
     generator = torch.Generator().manual_seed(1)
     players = x[0].numel()
     values, errors = [], []
-    for image, label in zip(x, y, strict=True):
-        total, squares = torch.zeros(players, dtype=torch.float64), torch.zeros(players, dtype=torch.float64)
+    for row, target in zip(x, targets, strict=True):
+        total, squares = torch.zeros(2, players, dtype=torch.float64)
         for _ in range(permutations):
             order = torch.randperm(players, generator=generator)
             estimate = torch.zeros(players, dtype=torch.float64)
             for path in (order, order.flip(0)):
                 rank = torch.empty_like(path)
                 rank[path] = torch.arange(players)
-                rows = image.flatten() * (rank < torch.arange(players + 1)[:, None])
-                outputs = model(rows.view(-1, *image.shape))[:, label].double()
+                inputs = row.flatten() * (rank < torch.arange(players + 1)[:, None])
+                outputs = model(inputs.view(-1, *row.shape))[:, target].double()
                 estimate[path] += outputs.diff() / 2
             total += estimate
             squares += estimate**2
         mean = total / permutations
-        values.append(mean.view(image.shape))
+        values.append(mean.view(row.shape))
         errors.append(((squares / permutations - mean**2) / permutations).mean().sqrt())
-    result = torch.stack(values).float()
-    torch.save((result, torch.stack(errors).mean()), file)
-    return result, torch.stack(errors).mean().item()
+    return torch.stack(values).float(), torch.stack(errors).mean()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
@@ -39,4 +41,14 @@ def small_resnet(channels: int = 1, width: int = 16, classes: int = 10) -> nn.Mo
         nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
         Residual(width, width, 1), Residual(width, 2 * width, 2), Residual(2 * width, 4 * width, 2),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, classes),
+    )  # fmt: skip
+
+
+def resnet18(classes: int = 1000) -> nn.Module:
+    """A network of ResNet-18's size and shape."""
+    widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
+    blocks = [Residual(a, b, 1 if a == b else 2) for a, b in itertools.pairwise(widths)]
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes),
     )  # fmt: skip

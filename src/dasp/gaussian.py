@@ -15,18 +15,17 @@ so the shared noise passes through with slope E[g'], and Var(rest) = Var(g) − 
 nonlinearity is therefore three functions of (μ, σ²): mean, slope, and the variance of the rest (`residual`), which is
 what `Gaussian.through` takes.
 
-**ReLU** (Frey & Hinton 1999), with a = μ/σ and Φ, φ the standard normal cdf and pdf:
+**ReLU** (Frey & Hinton 1999), with a = μ/σ, p = Φ(a) and φ = φ(a), the standard normal cdf and pdf:
 
-    mean = μΦ(a) + σφ(a),   slope = Φ(a),   residual = σ² e(a),
-    e(a) = Φ(1 − Φ)(1 + a²) − φ² − aφ(2Φ − 1)
+    mean = μp + σφ,   variance = σ²(p + p(1 − p)a² − φ² − aφ(2p − 1)),   slope = p
 
-The residual is even in a because ReLU(x) and ReLU(−x) differ by x, which is linear. Written like this nothing large
-cancels for |a| ≫ 1, and since max(A, B) = B + ReLU(A − B), it also gives Clark's (1961) moments of a maximum:
+Written like this nothing large cancels for |a| ≫ 1. And since max(A, B) = B + ReLU(D) with D = A − B, it also gives
+Clark's (1961) moments of a maximum: with Cov(B, ReLU(D)) = p·Cov(B, D),
 
-    max(A, B) = pA + (1 − p)B + θφ(α) + rest,   α = (μ_A − μ_B)/θ,  p = Φ(α),  Var(rest) = θ² e(α)
+    mean = μ_B + E[ReLU(D)],   slopes p of A and 1 − p of B,   variance = p²v_A + (1 − p)²v_B + (Var ReLU(D) − p²θ²)
 
-with θ² = Var(A − B). No variance floors: where σ vanishes beside μ, a is its own limit ±∞ and all of this is exact,
-as are its derivatives.
+where v is the independent variance and θ² = Var(D). No variance floors: where σ vanishes beside μ, a is its own limit
+±∞ and all of this is exact, as are its derivatives.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils import _pytree
 
 __all__ = ["Gaussian", "density", "distribution", "maximum_moments", "rectified_moments", "standardized"]
@@ -122,80 +122,84 @@ def standardized(difference: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rectified_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What noise does to a ReLU at N(mean, variance): σφ(a), slope and residual; its mean is mean·slope + σφ(a)."""
-    if torch.compiler.is_compiling():  # fuses them itself
+    """Mean, variance and slope of ReLU at N(mean, variance)."""
+    if torch.compiler.is_compiling():  # which fuses what is written out
         a, deviation = standardized(mean, variance)
         pdf, slope = density(a), distribution(a)
-        excess = slope * (1 - slope) * (1 + a * a) - pdf * pdf - a * pdf * (2 * slope - 1)
-        return deviation * pdf, slope, excess.clamp(min=0) * variance
-    return _Rectified.apply(mean, variance)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def _rectified(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The formulas of the module's docstring in few passes over memory, which is where the time of a network goes."""
-    deviation = variance.sqrt()
-    a = (mean / deviation).nan_to_num_(0.0).clamp_(-FAR, FAR)  # 0/0 is 0, and ±1/0 far out
-    square = a * a
-    pdf = (square * -0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
-    slope = (a * -math.sqrt(0.5)).erfc_().mul_(0.5)
-    complement = 1 - slope
-    both = slope * complement
-    excess = both.addcmul_(both, square).addcmul_(pdf, pdf, value=-1)
-    excess.addcmul_(a.mul_(pdf), complement.sub_(slope)).clamp_(min=0)
-    return pdf.mul_(deviation), slope, excess.mul_(variance)
+        share = slope + slope * (1 - slope) * (a * a) - pdf * pdf - a * pdf * (2 * slope - 1)
+        return mean * slope + deviation * pdf, share.clamp(min=0) * variance, slope
+    return _Rectified.apply(mean, variance)[:3]  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Rectified(torch.autograd.Function):
-    """`_rectified` with its derivatives in closed form: with c = 1 − Φ(a),
+    """The same in few passes over memory, which is where the time of a network goes, with derivatives in closed form:
 
-    d(σφ) = −aφ dμ + φ(1 + a²)/(2σ) dσ²,   dΦ = φ/σ dμ − aφ/(2σ²) dσ²,
-    d residual = 2σ(aΦc + φ(c − Φ)) dμ + (Φc − φ²) dσ²
+        d mean = p dμ + h/2 dσ²,   d variance = 2(1 − p)·mean dμ + (p − h·mean) dσ²,   dp = h dμ − hμ/(2σ²) dσ²
+
+    with h = φ/σ, which vanishes with σ.
     """
+
+    @staticmethod
+    def forward(mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        deviation = variance.sqrt()
+        a = (mean / deviation).nan_to_num_(0.0).clamp_(-FAR, FAR)  # 0/0 is 0, and ±1/0 far out
+        square = a * a
+        pdf = (square * -0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
+        slope = (a * -math.sqrt(0.5)).erfc_().mul_(0.5)
+        share = torch.addcmul(slope, slope, slope, value=-1).mul_(square).add_(slope).addcmul_(pdf, pdf, value=-1)
+        a.mul_(pdf)
+        share.add_(a).addcmul_(a, slope, value=-2).clamp_(min=0).mul_(variance)
+        result = (mean * slope).addcmul_(deviation, pdf)
+        steepness = pdf.div_(deviation).nan_to_num_(0.0, 0.0, 0.0)
+        return result, share, slope, steepness
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, ...]) -> None:
+        result, _, slope, steepness = output
+        ctx.mark_non_differentiable(steepness)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, result, slope, steepness)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(  # type: ignore[override]
+        ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, of_slope: Tensor | None, _: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        mean, variance, result, slope, steepness = ctx.saved_tensors
+        by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
+        if of_mean is not None:
+            by_mean, by_variance = of_mean * slope, (of_mean * steepness).mul_(0.5)
+        if of_variance is not None:
+            twice = torch.addcmul(result, result, slope, value=-1).mul_(of_variance)
+            by_mean.add_(twice, alpha=2)
+            by_variance.addcmul_(torch.addcmul(slope, result, steepness, value=-1), of_variance)
+        if of_slope is not None:
+            shift = of_slope * steepness
+            by_mean.add_(shift)
+            by_variance.add_(shift.mul_(mean).div_(variance).nan_to_num_(0.0, 0.0, 0.0), alpha=-0.5)
+        return by_mean, by_variance
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, int | None], *inputs: Tensor) -> Any:  # type: ignore[override]
         """Elementwise, so a batch is more entries; torch's own rule would know none of the in-place functions."""
         del info
         parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(inputs, in_dims, strict=True)]
-        return _Rectified.apply(*torch.broadcast_tensors(*parts)), (0, 0, 0)  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def forward(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
-        return _rectified(mean, variance)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, output[1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        mean, variance, slope = ctx.saved_tensors
-        of_noise, of_slope, of_residual = gradients
-        a, deviation = standardized(mean, variance)
-        pdf = density(a)
-        certain = deviation == 0
-        steepness = torch.where(certain, 0, pdf / torch.where(certain, 1, deviation))  # φ/σ, which vanishes with σ
-        curvature = torch.where(certain, 0, a * steepness / torch.where(certain, 1, deviation))
-        complement = 1 - slope
-        both = slope * complement
-        by_mean = (
-            of_slope * steepness
-            - of_noise * (a * pdf)
-            + of_residual * (2 * deviation * (a * both + pdf * (complement - slope)))
-        )
-        by_variance = (of_noise * (steepness * (1 + a * a)) - of_slope * curvature) / 2
-        return by_mean, by_variance + of_residual * (both - pdf * pdf)
+        return _Rectified.apply(*torch.broadcast_tensors(*parts)), (0,) * 4  # type: ignore[no-untyped-call]
 
 
 def maximum_moments(a: Gaussian, b: Gaussian) -> Gaussian:
     """max(a, b), Clark's moments; the covariance is that of the shared noise."""
-    spread = a.variance + b.variance
-    if a.factors is not None and b.factors is not None:
-        spread = spread + (a.factors - b.factors).square().sum(0)  # Var(a − b): nothing cancels
-    noise, p, residual = rectified_moments(a.mean - b.mean, spread)
+    own = a.variance + b.variance
+    if a.factors is None or b.factors is None:
+        surplus, variance, p = rectified_moments(a.mean - b.mean, own)
+        # p²v_a + (1 − p)²v_b − p²(v_a + v_b) = (1 − 2p)v_b
+        return Gaussian(b.mean + surplus, torch.addcmul(variance + b.variance, p, b.variance, value=-2).clamp(min=0))
+    spread = own + (a.factors - b.factors).square().sum(0)  # Var(a − b): nothing cancels
+    surplus, variance, p = rectified_moments(a.mean - b.mean, spread)
+    rest = (variance - p * p * spread).clamp(min=0)
     complement = 1 - p
     return Gaussian(
-        torch.addcmul(torch.addcmul(noise, p, a.mean), complement, b.mean),
-        torch.addcmul(torch.addcmul(residual, p * p, a.variance), complement * complement, b.variance),
-        None if a.factors is None or b.factors is None else p * a.factors + complement * b.factors,
+        b.mean + surplus,
+        rest + p * p * a.variance + complement * complement * b.variance,
+        p * a.factors + complement * b.factors,
     )

@@ -24,16 +24,20 @@ aten = torch.ops.aten
 @rule(aten.relu.default, tracker=same_entry)
 def relu(x: Gaussian) -> Gaussian:
     """max(x, 0):  E = μΦ(μ/σ) + σφ(μ/σ),  E[g'] = Φ(μ/σ)."""
-    noise, slope, residual = rectified_moments(x.mean, x.total_variance)
-    return x.through(torch.addcmul(noise, x.mean, slope), slope, residual)
+    mean, variance, slope = rectified_moments(x.mean, x.total_variance)
+    if x.factors is None:
+        return Gaussian(mean, variance)
+    shared = slope * slope * x.covariance(x)
+    return Gaussian(mean, (variance - shared).clamp(min=0), x.factors * slope)
 
 
 def _bent(x: Gaussian, below: float | Tensor, above: float | Tensor) -> Gaussian:
     """below·x for x < 0, above·x for x > 0."""
-    noise, slope, residual = rectified_moments(x.mean, x.total_variance)
+    total = x.total_variance
+    mean, variance, slope = rectified_moments(x.mean, total)
+    rest = (variance - slope * slope * total).clamp(min=0)
     bend = above - below
-    slope = below + bend * slope
-    return x.through(slope * x.mean + bend * noise, slope, residual * bend**2)
+    return x.through(below * x.mean + bend * mean, below + bend * slope, rest * bend**2)
 
 
 @rule(aten.leaky_relu.default, tracker=same_entry)

@@ -128,13 +128,7 @@ def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dila
     right = max((outputs - 1) * stride + reach - length - padding, 0)
     if padding or right:
         border = [0, 0] * (-dim - 1) + [padding, right]
-        # Far below every value, but finite, so that differences are.
-        lowest = torch.finfo(x.mean.dtype).min / 4
-        x = Gaussian(
-            functional.pad(x.mean, border, value=lowest),
-            functional.pad(x.variance, border),
-            x.columns(lambda column: functional.pad(column, border)),
-        )
+        x = _bordered(x, border)
     position = x.mean.dim() + dim
 
     def shifted(offset: int) -> Gaussian:
@@ -143,6 +137,19 @@ def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dila
         return Gaussian(x.mean[index], x.variance[index], factors)
 
     return _tree([shifted(i * dilation) for i in range(kernel)])
+
+
+def _bordered(x: Gaussian, border: list[int]) -> Gaussian:
+    """A border that is certain, and certainly below every value, but of their magnitude, so that differences with it
+    are exact enough."""
+    lowest = x.mean.detach().amin()
+    lowest = lowest - lowest.abs() - 1 - 10 * x.total_variance.detach().amax().sqrt()
+    inside = functional.pad(torch.ones_like(x.mean, dtype=torch.bool), border)
+    return Gaussian(
+        torch.where(inside, functional.pad(x.mean, border), lowest),
+        functional.pad(x.variance, border),
+        x.columns(lambda column: functional.pad(column, border)),
+    )
 
 
 @rule(aten.max_pool1d.default)
