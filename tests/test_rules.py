@@ -405,8 +405,7 @@ def test_certain_coalition_is_the_model(case: Case) -> None:
     players = torch.arange(1, 2 * count + 1).view(on.shape)
     graph = lifted(case, Toggled(on, off, players))
     frontier = graph.exact(Toggled(on, off, players))
-    meeting = [Contributions.identity(v, count) if isinstance(v, Toggled) else v for v in frontier]
-    values = [bernoulli(v, member) if isinstance(v, Contributions) else v for v in meeting]
+    values = [bernoulli(v, member) if isinstance(v, Contributions) else v for v in frontier]
     result = graph.random(*values)
     expected = case.module(torch.where(member.view(on.shape) > 0, on, off))
     torch.testing.assert_close(result.mean, expected, rtol=1e-12, atol=1e-12)

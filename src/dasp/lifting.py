@@ -24,7 +24,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree
 
 from dasp.gaussian import Gaussian
-from dasp.players import Contributions, Toggled
+from dasp.players import Contributions, Linear, Toggled, packing
 from dasp.rules.registry import RULES, Rule, evaluate, named
 
 __all__ = ["Lifted", "UnsupportedOperation", "lift"]
@@ -102,7 +102,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
             raise UnsupportedOperation(f"the traced graph has a {node.op} node, {node.target}")
     if missing:
         raise UnsupportedOperation(_report(missing))
-    return _cut(traced, values, targets)
+    return _cut(traced, values, targets, count)
 
 
 def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
@@ -127,7 +127,7 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
             target = named(op, _exact(op, rule))
             return target, target(*args, **kwargs)
         if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Toggled):
-            target = named(op, _mixing(op, rule, count))
+            target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
     if rule.gaussian is None:
         raise UnsupportedOperation
@@ -163,19 +163,27 @@ def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
     return exact
 
 
-def _mixing(op: Any, rule: Rule, count: int) -> Callable[..., Any]:
-    assert rule.linear is not None
-    linear_part = rule.linear
+def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any) -> Callable[..., Any]:
+    """The first op that mixes players; who meets whom is the same for all inputs, and found here."""
+    value, linear = linear_part(*args, **kwargs)
+    columns = packing(value.players, linear, count)
 
     def mixing(*args: Any, **kwargs: Any) -> Contributions:
-        """The first op that mixes players, as a function of who takes part."""
+        """The op as a function of who takes part."""
         value, linear = linear_part(*args, **kwargs)
-        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count)
+        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns)
 
     return mixing
 
 
-def _cut(traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]]) -> Lifted:
+def _entry(x: Toggled) -> tuple[Toggled, Linear]:
+    """The linear part of the identity."""
+    return x, lambda data, power: data
+
+
+def _cut(
+    traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
+) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
     random_nodes = {n for n in nodes if n.op == "output" or values[n] is _RANDOM or values[n] is _LATER}
@@ -187,6 +195,10 @@ def _cut(traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.No
             in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
             in_exact[node].target = targets.get(node, node.target)
     frontier = [node for node in nodes if node in used and node.op != "get_attr"]
+    for node in frontier:
+        if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
+            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
+            in_exact[node] = exact.call_function(identity, (in_exact[node],))
     exact.output(tuple(in_exact[node] for node in frontier))
     exact.eliminate_dead_code()
     in_random = {node: random.placeholder(node.name) for node in frontier}

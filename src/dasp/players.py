@@ -20,7 +20,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["NOBODY", "Contributions", "Linear", "Toggled", "owners"]
+__all__ = ["NOBODY", "Contributions", "Linear", "Toggled", "owners", "packing"]
 
 NOBODY = 0
 
@@ -62,11 +62,7 @@ class Contributions:
     affine: Callable[[Tensor], Tensor]
     linear: Linear
     count: int  # N, the players of one row
-
-    @staticmethod
-    def identity(value: Toggled, count: int) -> Contributions:
-        """Each entry by itself: where a `Toggled` value meets a Gaussian without an affine op between."""
-        return Contributions(value, lambda x: x, lambda x, power: x, count)
+    packing: int  # columns that keep players apart, see `packing`
 
     def entries(self, per_player: Tensor) -> Tensor:
         """Values (*any, rows, N) spread to the entries of the players, (*any, *shape); 0 for nobody's."""
@@ -86,33 +82,34 @@ class Contributions:
 
     def squares(self, weights: Tensor) -> Tensor:
         """Σ_p weight_p c_p², for weights of the entries' shape that are not negative."""
-        if self.one_entry_each:
+        if self.packing == 1:
             return self.linear(weights * self.value.difference.square(), 2)
-        # Squared after summing within the player: a column for each, or for several that no unit sees together.
+        # Squared after summing within the player.
         certain = weights == 0
         root = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
-        return self.columns(self.packing.to(root) * root).square().sum(0)
-
-    @cached_property
-    def one_entry_each(self) -> bool:
-        """Whether every player owns at most one entry, so that squares of entries are squares of players."""
-        entries = torch.bincount(self.value.players.flatten())
-        return bool((entries[NOBODY + 1 :] <= 1).all())
-
-    @cached_property
-    def packing(self) -> Tensor:
-        """The entries of the players in as few columns as keep them apart in every unit, (columns, *entries): by
-        number modulo the least number of columns that does, as players that are far apart meet in no unit of a
-        convolution. At the latest, every player has its own."""
-        number = torch.where(self.value.players == NOBODY, -1, (self.value.players - 1) % self.count)
-        for columns in (*range(2, min(self.count, _MOST_PACKED + 1)), self.count):
-            packed = [(number >= 0) & (number % columns == c) for c in range(columns)]
-            if columns == self.count or self._apart(packed):
-                return torch.stack(packed)
-        raise AssertionError
-
-    def _apart(self, packed: list[Tensor]) -> bool:
-        return all(owners(torch.where(part, self.value.players, NOBODY), self.linear) is not None for part in packed)
+        apart = torch.stack([_packed(self.value.players, self.count, self.packing, c) for c in range(self.packing)])
+        return self.columns(apart.to(root) * root).square().sum(0)
 
 
 _MOST_PACKED = 32
+
+
+def packing(players: Tensor, linear: Linear, count: int) -> int:
+    """In how many columns to put players so that each unit sees at most one of a column.
+
+    1 means that every player owns at most one entry, so that squares of entries are squares of players and no columns
+    are needed. Else a player is in the column of its number modulo the columns, as players that are far apart meet in
+    no unit of a convolution; at the latest, each has its own.
+    """
+    if bool((torch.bincount(players.flatten())[NOBODY + 1 :] <= 1).all()):
+        return 1
+    for columns in range(2, min(count, _MOST_PACKED + 1)):
+        parts = (_packed(players, count, columns, c) for c in range(columns))
+        if all(owners(torch.where(part, players, NOBODY), linear) is not None for part in parts):
+            return columns
+    return count
+
+
+def _packed(players: Tensor, count: int, columns: int, column: int) -> Tensor:
+    """Which entries belong to the players of a column."""
+    return (players != NOBODY) & ((players - NOBODY - 1) % count % columns == column)

@@ -13,6 +13,8 @@ A fixed number of nodes is Gauss's rule for the weight. The adaptive rules are F
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +33,7 @@ def parameters(index: Index) -> tuple[float, float]:
     raise ValueError(f'index must be "shapley", "banzhaf" or (α, β) with both positive, not {index!r}')
 
 
+@cache
 def gauss(number: int, index: Index = "shapley") -> tuple[Array, Array]:
     """The `number` nodes and weights of Gauss's rule for the index; one node at ½ for Banzhaf.
 
@@ -57,6 +60,7 @@ def gauss(number: int, index: Index = "shapley") -> tuple[Array, Array]:
     return (nodes + 1) / 2, vectors[0] ** 2
 
 
+@cache
 def fejer(level: int) -> tuple[Array, Array]:
     """Fejér's second rule with 2^level − 1 nodes in t.
 

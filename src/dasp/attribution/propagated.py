@@ -11,14 +11,14 @@ from torch.export import ExportedProgram
 
 from dasp.attribution.game import Game
 from dasp.lifting import Lifted, lift
-from dasp.players import Contributions, Toggled
+from dasp.players import Contributions
 from dasp.rules import RULES
 from dasp.tracing import check_dynamic_batch, trace
 
 __all__ = ["PropagatedAttribution", "checked_model", "rows_at_once"]
 
 # Numbers in the widest tensor of a chunk.
-_CHUNK_ENTRIES = 2**20
+_CHUNK_ENTRIES = 2**19
 
 
 def checked_model(model: Any) -> nn.Module | ExportedProgram:
@@ -60,10 +60,9 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
         return self._lifted[1]
 
     def _frontier(self, lifted: Lifted, game: Game) -> list[Any]:
-        """What crosses the frontier: players meet there even if no op of the exact half mixed them."""
+        """What crosses the frontier of the lifted graph."""
         with torch.no_grad():
-            values = lifted.exact(*game.toggled(), *game.extra)
-        return [Contributions.identity(x, game.count) if isinstance(x, Toggled) else x for x in values]
+            return list(lifted.exact(*game.toggled(), *game.extra))
 
 
 def rows_at_once(frontier: list[Any]) -> int:
