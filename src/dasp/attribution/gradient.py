@@ -36,6 +36,8 @@ __all__ = ["GradientDASP"]
 
 _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
 _OTHER_NODES = 16  # for indices whose sum is not known
+_FEW_PLAYERS = 32
+_AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
 
 
 class GradientDASP(PropagatedAttribution):
@@ -44,8 +46,8 @@ class GradientDASP(PropagatedAttribution):
     Args:
         model: a module in evaluation mode, or an `ExportedProgram`.
         rank: how many columns of correlation between units to keep: 0, a number, "full" (one per player), or "auto":
-            "full" up to 32 players, else 36 columns for images and volumes, 21 for sequences and 32 for unordered
-            players.
+            "full" up to 32 players, else 16 columns for sequences, 25 for images, 27 for volumes and 32 for players
+            without an order.
         compile: run the propagated network through `torch.compile`.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
@@ -200,11 +202,11 @@ class GradientDASP(PropagatedAttribution):
 
 
 def automatic_rank(game: Game) -> Rank:
-    """The number of columns for rank="auto": the best trade of accuracy for time in benchmarks/gradient.py."""
-    if game.count <= 32:
+    """The number of columns for rank="auto": where more of them bought little accuracy for their time, in
+    benchmarks/mnist.py (25 columns against 16 … 100) and benchmarks/dna.py (11 … 200)."""
+    if game.count <= _FEW_PLAYERS:
         return "full"
-    places = game.coordinates
-    return 32 if places is None else 21 if places.shape[1] == 1 else 36
+    return _AUTOMATIC_COLUMNS[0 if game.coordinates is None else game.coordinates.shape[1]]
 
 
 def _weighted(slopes: Tensor, weights: Any) -> Tensor:
