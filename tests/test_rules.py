@@ -243,7 +243,9 @@ CASES = [
     elementwise("times itself", lambda x: x * x, error=1e-7),
     elementwise("pow 2", lambda x: x**2, error=1e-7),
     elementwise("pow 1", lambda x: x**1, error=1e-7),
-    elementwise("pow 3", lambda x: x**3, shift=6, scale=0.1, error=2e-2),
+    elementwise("pow 3", lambda x: x**3, error=2e-2),
+    elementwise("pow 4", lambda x: x**4, error=5e-2, scale=0.5),
+    elementwise("pow −2", lambda x: x**-2, shift=6, scale=0.1, error=2e-2),
     elementwise("reciprocal", torch.reciprocal, shift=6, scale=0.1, error=2e-2),
     elementwise("one over", lambda x: 1 / x, shift=6, scale=0.1, error=2e-2),
     elementwise("sqrt", torch.sqrt, shift=6, scale=0.1, error=2e-2),
@@ -256,6 +258,8 @@ CASES = [
     sampled("maximum", lambda x: torch.maximum(x[:, :2], x[:, 2:])),
     sampled("maximum with a constant", lambda x: torch.maximum(x, weights(6))),
     sampled("max other", lambda x: torch.max(weights(4, 6), x)),
+    sampled("maximum, broadcast", lambda x: torch.maximum(x.unsqueeze(1), weights(3, 1, 6))),
+    sampled("maximum of random, broadcast", lambda x: torch.maximum(x[:, :1], x[:, 1:])),
     sampled("maximum of the same", lambda x: torch.maximum(x, x)),
     sampled("minimum", lambda x: torch.minimum(x[:, :2], x[:, 2:])),
     sampled("min other", lambda x: torch.min(x[:, :2], x[:, 2:])),
@@ -377,9 +381,9 @@ def check_by_sampling(case: Case, x: Gaussian, actual: Gaussian, samples: int = 
     centred = y - y.mean(0)
     total, deviation = y.var(0), y.std(0)
     error = deviation / samples**0.5
-    assert_close(actual.mean, y.mean(0), 5 * error + case.error * deviation + 1e-6, "mean")
+    assert_close(actual.mean, y.mean(0), 5 * error + case.error * deviation + 1e-5, "mean")
     second = (centred**2).std(0) / samples**0.5
-    assert_close(actual.total_variance, total, 5 * second + 2 * case.error * total + 1e-6, "variance")
+    assert_close(actual.total_variance, total, 5 * second + 2 * case.error * total + 1e-5, "variance")
     if x.factors is not None:
         products = shared.view(samples, x.rank, *[1] * (y.dim() - 1)) * centred[:, None]
         noise = products.std(0) / samples**0.5
@@ -443,7 +447,7 @@ def test_gradients(case: Case, rank: int, certain: bool) -> None:
         torch.testing.assert_close(gradients[1], by_variance[part], rtol=1e-3, atol=2e-3)
 
 
-PAIRWISE = [case for case in CASES if case.oracle == "SAMPLING" and case.name != "detach"]
+PAIRWISE = [case for case in CASES if case.oracle == "SAMPLING"]
 
 
 @pytest.mark.parametrize("case", PAIRWISE, ids=lambda case: case.name)

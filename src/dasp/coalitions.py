@@ -57,7 +57,7 @@ def sketch(columns: int, players: int, coordinates: Tensor | None = None, seed: 
         dims = coordinates.shape[1]
         side = int(columns ** (1 / dims) + 1e-9)
         columns = side**dims
-        column = (coordinates.cpu() % side * side ** torch.arange(dims)).sum(1)
+        column = (coordinates.cpu() % side * side ** torch.arange(dims - 1, -1, -1)).sum(1)
     sign = torch.randint(0, 2, (players,), generator=generator) * 2.0 - 1
     return torch.zeros(columns, players).scatter_(0, column[None], sign[None])
 
@@ -120,6 +120,7 @@ class SizedCoalitions:
         sketched = None
         if sketches is not None:
             full = sketches.shape[1] == players
+            sketches = sketches.to(centred.dtype)
             sketched = centred[None] if full else torch.tensordot(sketches, centred, dims=1)
         return SizedCoalitions(offset, centre, centred, centred.square().sum(0), sketches, sketched)
 

@@ -37,7 +37,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.utils import _pytree
 
 __all__ = ["Gaussian", "density", "distribution", "maximum_moments", "rectified_moments", "standardized"]
@@ -161,10 +160,11 @@ class _Rectified(torch.autograd.Function):
         ctx.save_for_backward(*inputs, result, slope, steepness)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(  # type: ignore[override]
         ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, of_slope: Tensor | None, _: Any
     ) -> tuple[Tensor | None, Tensor | None]:
+        if torch.is_grad_enabled():  # create_graph=True
+            raise NotImplementedError("propagated ReLUs and maxima can be differentiated once only")
         mean, variance, result, slope, steepness = ctx.saved_tensors
         by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
         if of_mean is not None:

@@ -126,12 +126,25 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
         if players is not None:
             target = named(op, _exact(op, rule))
             return target, target(*args, **kwargs)
-        if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Toggled):
+        if rule.linear is not None and _continuous(rule.linear(*args, **kwargs)[0]):
             target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
-    if rule.gaussian is None:
+    if rule.gaussian is None or not _may_be_random(node, rule, args, kwargs):
         raise UnsupportedOperation
     return rule.gaussian, _RANDOM
+
+
+def _continuous(x: Any) -> bool:
+    return isinstance(x, Toggled) and x.on.is_floating_point()
+
+
+def _may_be_random(node: fx.Node, rule: Rule, args: Any, kwargs: Any) -> bool:
+    """Integers and conditions have no Gaussian, nor has an op that is affine in an argument that is constant."""
+    values = [x for x in _leaves((args, kwargs)) if isinstance(x, Toggled)]
+    results = [x for x in _leaves(node.meta.get("val")) if isinstance(x, Tensor)][: rule.outputs]
+    if not all(map(_continuous, values)) or not all(x.is_floating_point() for x in results):
+        return False
+    return rule.linear is None or not isinstance(rule.linear(*args, **kwargs)[0], Tensor)
 
 
 def _leaves(tree: Any) -> list[Any]:

@@ -25,7 +25,7 @@ __all__ = ["NOBODY", "Contributions", "Linear", "Toggled", "owners", "packing"]
 NOBODY = 0
 
 Linear = Callable[[Tensor, int], Tensor]
-"""The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 where not zero."""
+"""The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 all one."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class Contributions:
         flat = per_player.flatten(-2)
         flat = torch.cat([flat.new_zeros(*lead, 1), flat], -1)
         # Not flat[…, players]: the derivative of index_select is the faster one.
-        return flat.index_select(-1, self.value.players.flatten()).view(*lead, *self.value.players.shape)
+        entries = flat.index_select(-1, self.value.players.flatten()).view(*lead, *self.value.players.shape)
+        return entries.to(self.value.on.dtype)
 
     def expected(self, membership: Tensor) -> Tensor:
         """The units when each entry's player takes part to the degree `membership`, which has the entries' shape."""

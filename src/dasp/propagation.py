@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.propagated import checked_model
 from dasp.coalitions import Rank, column_count, sketch
 from dasp.gaussian import Gaussian
 from dasp.lifting import lift
 from dasp.rules import RULES
-from dasp.tracing import trace
+from dasp.tracing import checked_model, trace
 
 __all__ = ["propagate"]
 

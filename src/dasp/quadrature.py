@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Index", "fejer", "gauss"]
+__all__ = ["Index", "check_index", "fejer", "gauss"]
 
 Array = NDArray[np.float64]
 Index = str | tuple[float, float]
@@ -31,6 +31,12 @@ def parameters(index: Index) -> tuple[float, float]:
     if isinstance(index, tuple) and len(index) == 2 and all(isinstance(x, (int, float)) and x > 0 for x in index):
         return float(index[0]), float(index[1])
     raise ValueError(f'index must be "shapley", "banzhaf" or (α, β) with both positive, not {index!r}')
+
+
+def check_index(index: Index) -> None:
+    """Refuse what is not an index."""
+    if index != "banzhaf":
+        parameters(index)
 
 
 @cache

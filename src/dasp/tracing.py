@@ -6,6 +6,7 @@ ones. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and 
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from collections.abc import Collection
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
-__all__ = ["UntraceableModel", "check_dynamic_batch", "trace"]
+__all__ = ["UntraceableModel", "checked_model", "trace"]
 
 aten = torch.ops.aten
 
@@ -31,8 +32,9 @@ def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Co
     are not decomposed.
     """
     program = model if isinstance(model, ExportedProgram) else _export(model, example)
+    check_dynamic_batch(program)
     table = torch.export.default_decompositions()
-    for op in keep:
+    for op in (*keep, aten.squeeze.default):
         if op in table:
             table.pop(op)
     with warnings.catch_warnings():
@@ -47,6 +49,10 @@ def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Co
             _take_first(graph, node)
         elif not node.users and "_assert" in str(node.target):
             graph.erase_node(node)
+        elif node.target is aten.squeeze.default:  # must not take the batch away when it has one row
+            sizes = node.args[0].meta["val"].shape
+            node.target = aten.squeeze.dims
+            node.args = (node.args[0], [d for d, size in enumerate(sizes) if isinstance(size, int) and size == 1])
     for node in graph.nodes:
         if node.op == "call_function" and node.target in _POOLS:
             _pool_first(node)
@@ -67,19 +73,22 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            return torch.export.export(model, pair, dynamic_shapes=(shapes,) if _variadic(model) else shapes)
+            return torch.export.export(model, pair, dynamic_shapes=_described(model, shapes))
     except Exception as error:
         raise UntraceableModel(
-            f"{type(model).__name__} cannot be exported to a graph by torch.export, usually because its control flow "
-            f"depends on the data: {_reason(error)}\n"
-            "Write the model without such branches (torch.where), or use ExactShapley, which only evaluates it."
+            f"{type(model).__name__} cannot be exported to a graph by torch.export: {_reason(error)}\n"
+            "If its control flow depends on the data, write it without such branches (torch.where). ExactShapley only "
+            "evaluates the model and needs no graph."
         ) from error
 
 
-def _variadic(model: nn.Module) -> bool:
-    """Whether forward takes *args, which torch.export wants described as one argument."""
-    code = getattr(model.forward, "__code__", None)
-    return code is not None and bool(code.co_flags & 0x04) and code.co_argcount <= 1
+def _described(model: nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A description per parameter of forward: torch.export wants those of *args in a tuple of their own."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    for i, parameter in enumerate(parameters):
+        if parameter.kind is parameter.VAR_POSITIONAL and i < len(shapes):
+            return (*shapes[:i], tuple(shapes[i:]))
+    return shapes
 
 
 def _reason(error: Exception) -> str:
@@ -89,15 +98,35 @@ def _reason(error: Exception) -> str:
     return "\n  ".join([lines[0] if lines else type(error).__name__, *own[-1:]])
 
 
+def checked_model(model: Any) -> nn.Module | ExportedProgram:
+    """The model, if it can be traced and is ready to be explained."""
+    if isinstance(model, ExportedProgram):
+        check_dynamic_batch(model)
+        return model
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
+            f"{type(model).__name__}; ExactShapley takes any callable"
+        )
+    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
+    if training:
+        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
+    return model
+
+
 def check_dynamic_batch(program: ExportedProgram) -> None:
     """Refuse a program that takes only one number of rows."""
     names = program.graph_signature.user_inputs
     values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
     first = next((value for value in values if isinstance(value, Tensor)), None)
-    if first is not None and isinstance(first.shape[0], int):
+    if first is None:
+        return
+    rows = first.shape[0]
+    if isinstance(rows, int) or rows.node.expr.is_number:
         raise ValueError(
-            f"the model was exported for exactly {first.shape[0]} row(s): export it with a dynamic batch, "
-            "torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim.AUTO},)) with two rows or more"
+            f"the model's graph is for exactly {rows} row(s). If you exported it yourself, do so with a dynamic batch, "
+            "torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more; "
+            "else its forward turns the number of rows into a constant, as int(x.shape[0]) does"
         )
 
 
@@ -150,7 +179,8 @@ def _take_first(graph: fx.Graph, node: fx.Node) -> None:
     target, args = _SINGLE[node.target](*node.args, **node.kwargs)
     with graph.inserting_before(node):
         single = graph.call_function(target, args)
-    single.meta = dict(node.meta)
+    value = node.meta["val"]
+    single.meta = {**node.meta, "val": value[0] if isinstance(value, (tuple, list)) else value}
     for user in users:
         user.replace_all_uses_with(single)
         graph.erase_node(user)

@@ -56,12 +56,16 @@ def background_rows(
     several = tuple(map(repeated, on))
     extra = additional_forward_args
     extra = tuple(map(repeated, extra)) if isinstance(extra, tuple) else repeated(extra)
-    masks = tuple(map(repeated, feature_mask)) if isinstance(feature_mask, tuple) else repeated(feature_mask)
+    given = feature_mask if isinstance(feature_mask, tuple) else (feature_mask,)
+    masks = tuple(
+        repeated(mask) if isinstance(mask, Tensor) and mask.dim() == x.dim() else mask
+        for mask, x in zip(given, on, strict=False)
+    )
     goal = target * number if isinstance(target, list) else target
     goal = target.repeat(number) if isinstance(target, Tensor) and target.numel() == rows > 1 else goal
     single = isinstance(inputs, Tensor)
     arguments = (several[0], sides[0]) if single else (several, sides)
-    return Background((*arguments, goal, extra, masks), rows, weights)
+    return Background((*arguments, goal, extra, masks if isinstance(feature_mask, tuple) else masks[0]), rows, weights)
 
 
 def _rows_alike(x: Any, baseline: Any) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
+from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
 from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
 from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
 from dasp.gaussian import Gaussian
@@ -67,15 +67,15 @@ class DASP(PropagatedAttribution):
             inputs: a tensor or tuple of tensors, a row per sample.
             baselines: what an absent player's entries are: None (zeros), a number, one row, or a row per sample.
             target: the output to explain, as in Captum.
-            additional_forward_args: further arguments of the model, which are not explained.
+            additional_forward_args: further arguments of the model, which are not explained; tensors with as many
+                rows as the inputs go along with them row by row.
             feature_mask: integers that broadcast to an input row; entries with the same number are one player.
             coalition_sizes: None for all, K for that many equally spaced ones, or the sizes (0 … N−1) themselves.
             internal_batch_size: the largest number of rows to propagate at once, a factor column counting as a row.
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
         """
-        if internal_batch_size is not None and internal_batch_size < 1:
-            raise ValueError(f"internal_batch_size must be at least 1, not {internal_batch_size}")
+        check_positive(internal_batch_size=internal_batch_size)
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         sizes = [_sizes(game.count, coalition_sizes) for game in question.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(question.games, sizes, strict=True))
@@ -127,7 +127,7 @@ def _propagate(
     ]
     batched = tuple(0 if isinstance(x, Gaussian) else None for x in values)
     output = torch.vmap(lifted.random, in_dims=batched)(*values)
-    return output.mean  # type: ignore[no-any-return]
+    return output.mean if isinstance(output, Gaussian) else output  # constant, if no player is in it
 
 
 def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:

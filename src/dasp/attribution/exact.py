@@ -15,7 +15,7 @@ from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
+from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
 
 __all__ = ["ExactShapley"]
 
@@ -47,6 +47,7 @@ class ExactShapley(Attribution):  # type: ignore[misc]
         return_convergence_delta: bool = False,
     ) -> Any:
         """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`."""
+        check_positive(internal_batch_size=internal_batch_size)
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         most = max(game.count for game in question.games)
         if most > MOST_PLAYERS:

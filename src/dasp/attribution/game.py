@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from dasp.players import NOBODY, Toggled
 
-__all__ = ["Baselines", "Game", "Question", "Selection", "Target", "Tensors"]
+__all__ = ["Baselines", "Game", "Question", "Selection", "Target", "Tensors", "check_positive"]
 
 Tensors = Tensor | tuple[Tensor, ...]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...]
@@ -28,6 +29,7 @@ class Game:
     off: tuple[Tensor, ...]
     masks: tuple[Tensor, ...]  # for each input the player (0 … count−1) of every entry, without a batch dimension
     extra: tuple[Any, ...]
+    batched: tuple[bool, ...]  # which of the extra arguments have a row for every row of the inputs
     count: int
     single: bool  # whether the user gave one tensor, not a tuple
 
@@ -46,7 +48,7 @@ class Game:
         """Where the inputs are."""
         return self.on[0].device
 
-    @property
+    @cached_property
     def coordinates(self) -> Tensor | None:
         """Where each player is in a sequence, image or volume, (count, 1 to 3); None where players are unordered: in
         a row of features, several inputs, or groups that cover more than one position."""
@@ -82,10 +84,7 @@ class Game:
 
     def _extra(self, function: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
         """`function` on those extra arguments that have a row for every row of the inputs."""
-        return tuple(function(x) if self._batched(x) else x for x in self.extra)
-
-    def _batched(self, x: Any) -> bool:
-        return isinstance(x, Tensor) and x.dim() > 0 and len(x) == self.rows
+        return tuple(function(x) if rows else x for x, rows in zip(self.extra, self.batched, strict=True))
 
     def toggled(self) -> tuple[Toggled, ...]:
         """The inputs as values per player."""
@@ -135,7 +134,8 @@ def games(
     extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
     masks = _masks(on, feature_mask)
     varying = any(bool((mask != mask[:1]).any()) for mask in masks)
-    whole = Game(on, off, (), extra, 0, single)
+    batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
+    whole = Game(on, off, (), extra, batched, 0, single)
     result = []
     for part, game in whole.slices(1 if varying else whole.rows):
         own, count = _numbered(tuple(mask[part if len(mask) > 1 else slice(0, 1)][0] for mask in masks))
@@ -218,6 +218,8 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Tensors | None) -> tuple[Tensor
             start += size
         return tuple(masks)
     given = (feature_mask,) if isinstance(feature_mask, Tensor) else tuple(feature_mask)
+    if not all(isinstance(mask, Tensor) for mask in given):
+        raise TypeError(f"feature_mask must be a tensor or a tuple of tensors, not {_kind(feature_mask)}")
     if len(given) != len(on):
         raise ValueError(f"there are {len(on)} inputs, but {len(given)} feature masks")
     result = []
@@ -245,6 +247,13 @@ def _numbered(masks: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], int]:
     labels, numbers = torch.unique(torch.cat([mask.flatten() for mask in masks]), return_inverse=True)
     parts = numbers.split([mask.numel() for mask in masks])
     return tuple(part.view(mask.shape) for part, mask in zip(parts, masks, strict=True)), len(labels)
+
+
+def check_positive(**options: int | None) -> None:
+    """Refuse numbers below 1, by the names of the options."""
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,16 @@ from tqdm.auto import tqdm
 
 from dasp.attribution.background import background_rows
 from dasp.attribution.extension import Extension
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors
+from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
 from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
 from dasp.coalitions import Rank, column_count
 from dasp.gaussian import Gaussian
-from dasp.quadrature import Index, fejer, gauss
+from dasp.quadrature import Index, check_index, fejer, gauss
 
 __all__ = ["GradientDASP"]
 
 _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
+_CANCELLED = 1e-2  # of Σ|attributions|: a smaller difference is what contributions of both signs leave
 _OTHER_NODES = 16  # for indices whose sum is not known
 _FEW_PLAYERS = 32
 _AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
@@ -93,7 +94,8 @@ class GradientDASP(PropagatedAttribution):
             baselines: as in `DASP.attribute`; several rows for one input row (or a number of rows that is neither 1
                 nor that of the inputs) are a background distribution, over which the attributions are averaged.
             nodes: K for Gauss–Legendre with K nodes; None refines each row until the attributions sum to
-                f(input) − f(baseline) within `tolerance`, relative to it, with 7 to 63 nodes (16
+                f(input) − f(baseline) within `tolerance`, relative to it (or to
+                1 % of Σ|attributions|, if that is more), with 7 to 63 nodes (16
                 of Gauss's for the other indices, whose sum is not known).
             tolerance: the largest relative completeness gap for adaptive nodes.
             index: "shapley", "banzhaf", or (α, β) for the Beta(α, β) semivalue.
@@ -113,9 +115,7 @@ class GradientDASP(PropagatedAttribution):
             )  # fmt: skip
             attributions, delta = map(background.average, parts)
             return (attributions, delta) if return_convergence_delta else attributions
-        gauss(1, index)
-        if nodes is not None and nodes < 1:
-            raise ValueError(f"nodes must be at least 1, not {nodes}")
+        _check(index, nodes, internal_batch_size)
         if tolerance <= 0:
             raise ValueError(f"tolerance must be positive, not {tolerance}")
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
@@ -157,6 +157,7 @@ class GradientDASP(PropagatedAttribution):
         >>> GradientDASP(model).interactions(torch.ones(2, 3)).shape
         torch.Size([2, 3, 3])
         """
+        _check(index, nodes, internal_batch_size)
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         if question.full.dim() > 1:
             raise ValueError(f"interactions are of one output: choose a target among {tuple(question.full.shape[1:])}")
@@ -201,6 +202,13 @@ class GradientDASP(PropagatedAttribution):
         return run
 
 
+def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> None:
+    check_index(index)
+    check_positive(nodes=nodes, internal_batch_size=internal_batch_size)
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("GradientDASP differentiates, which inference mode forbids: use torch.no_grad() instead")
+
+
 def automatic_rank(game: Game) -> Rank:
     """The number of columns for rank="auto": where more of them bought little accuracy for their time, in
     benchmarks/mnist.py (25 columns against 16 … 100) and benchmarks/dna.py (11 … 200)."""
@@ -215,6 +223,7 @@ def _weighted(slopes: Tensor, weights: Any) -> Tensor:
 
 def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
     """Double the nodes of the rows whose values do not sum to `wanted` yet."""
+    wanted = wanted.to(extension.game.dtype)
     left = torch.arange(len(wanted), device=wanted.device)
     result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
     places, slopes = np.empty(0), wanted.new_empty(0)
@@ -223,16 +232,17 @@ def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
         places, slopes = np.concatenate([places, new]), torch.cat([slopes, extension.slopes(new, left)])
         slopes, places = slopes[places.argsort().tolist()], np.sort(places)
         result[:, left] = _weighted(slopes, fejer(level)[1])
-        gap = (result[:, left].sum(0) - wanted[left]).abs()
-        missed = gap / wanted[left].abs().clamp(min=torch.finfo(gap.dtype).tiny)
-        still = (missed > tolerance).view(len(left), -1).any(1)
+        values = result[:, left]
+        gap = (values.sum(0) - wanted[left]).abs()
+        scale = torch.maximum(wanted[left].abs(), _CANCELLED * values.abs().sum(0))
+        still = (gap > tolerance * scale).view(len(left), -1).any(1)
         if not bool(still.any()):
             return result
         left, slopes = left[still], slopes[:, :, still]
     warnings.warn(
         f"{len(left)} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: the "
-        f"attributions miss f(input) − f(baseline) by up to {float(missed.max()):.1%} of it. Raise `tolerance`, or use "
-        "DASP or ExactShapley.",
+        f"attributions miss f(input) − f(baseline) by up to {float(gap.max()):.3g}. Raise `tolerance` or, if "
+        "less than full, `rank`.",
         stacklevel=3,
     )
     return result

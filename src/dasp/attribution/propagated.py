@@ -13,28 +13,12 @@ from dasp.attribution.game import Game
 from dasp.lifting import Lifted, lift
 from dasp.players import Contributions
 from dasp.rules import RULES
-from dasp.tracing import check_dynamic_batch, trace
+from dasp.tracing import checked_model, trace
 
-__all__ = ["PropagatedAttribution", "checked_model", "rows_at_once"]
+__all__ = ["PropagatedAttribution", "rows_at_once"]
 
-# Numbers in the widest tensor of a chunk.
+# Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
-
-
-def checked_model(model: Any) -> nn.Module | ExportedProgram:
-    """The model, if it can be traced and is ready to be explained."""
-    if isinstance(model, ExportedProgram):
-        check_dynamic_batch(model)
-        return model
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
-            f"{type(model).__name__}; ExactShapley takes any callable"
-        )
-    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
-    if training:
-        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
-    return model
 
 
 class PropagatedAttribution(Attribution):  # type: ignore[misc]
@@ -47,9 +31,11 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
         self._lifted: tuple[Any, Lifted] | None = None
 
     def _lift(self, game: Game) -> Lifted:
-        """The model lifted for the game's players; kept until shapes, players or constants change."""
+        """The model lifted for the game's players; kept until shapes, players, constants or the set of weights
+        change (what the weights are may change: the graph shares them)."""
         checked_model(self.model)
-        signature = tuple(_signature(x) for x in (*game.on, *game.extra))
+        weights = () if isinstance(self.model, ExportedProgram) else (*self.model.parameters(), *self.model.buffers())
+        signature = (*map(_signature, (*game.on, *game.extra)), game.batched, *map(id, weights))
         if self._traced is None or self._traced[0] != signature:
             self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES)
             self._lifted = None

@@ -210,7 +210,7 @@ NODES, WEIGHTS = _quadrature()
 
 
 def integrated(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
-    """A smooth elementwise function, by quadrature over x = μ + σz.
+    """A smooth elementwise function, by quadrature over x = μ + σz; the slope is E[g(x)z]/σ (Stein).
 
     Moments are taken of g(x) − g(μ), so that zero variance gives g(μ) to the last bit. For σ² below the square root of
     the machine epsilon the nodes stay where they are and the moments shrink in proportion to σ²: the second-order
@@ -219,26 +219,19 @@ def integrated(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
     variance = x.total_variance
     spread = variance.clamp(min=math.sqrt(torch.finfo(variance.dtype).eps))
     share, deviation = variance / spread, spread.sqrt()
-    correlated = x.factors is not None
-
-    def both(at: Tensor) -> tuple[Tensor, Tensor]:
-        if correlated:
-            return torch.func.jvp(function, (at,), (torch.ones_like(at),))  # type: ignore[return-value]
-        return function(at), torch.zeros(())
-
-    value, slope = both(x.mean)
-    first, second, steeper = (torch.zeros_like(x.mean) for _ in range(3))
+    value = function(x.mean)
+    first, second, tilt = (torch.zeros_like(value) for _ in range(3))
     for node, weight in zip(NODES, WEIGHTS, strict=True):
-        there, derivative = both(x.mean + node * deviation)
-        change = there - value
+        change = function(x.mean + node * deviation) - value
         first = first + weight * change
         second = second + weight * change * change
-        steeper = steeper + weight * (derivative - slope)
+        if x.factors is not None:
+            tilt = tilt + weight * node * change
     total = share * (second - first * first).clamp(min=0)
     mean = value + share * first
-    if not correlated:
+    if x.factors is None:
         return Gaussian(mean, total)
-    slope = slope + share * steeper
+    slope = tilt / deviation
     return x.through(mean, slope, (total - slope * slope * variance).clamp(min=0))
 
 

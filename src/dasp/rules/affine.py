@@ -1,7 +1,7 @@
 """Ops that are affine in one argument: each line gives the linear part with its weights to a power.
 
-With W to the power 1 the linear part maps factor columns, with W² independent variances, and with W ≠ 0 it tells
-which entries a unit sees.
+With W to the power 1 the linear part maps factor columns, with W² independent variances, and with ones for W it tells
+which entries a unit sees (whatever the weights are, so that a lifted graph outlives a change of them).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ aten = torch.ops.aten
 
 
 def raised(weight: Any, power: int) -> Any:
-    """The weights to a power; 0 means 1 where they are not zero, in float64 as the counts need it."""
+    """The weights to a power; 0 makes all of them 1, in float64 as the counts need it."""
     if power == 0:
-        return (weight != 0).double() if isinstance(weight, Tensor) else float(weight != 0)
+        return torch.ones_like(weight, dtype=torch.float64) if isinstance(weight, Tensor) else 1.0
     return weight * weight if power == 2 else weight
 
 
@@ -75,7 +75,12 @@ def batch_norm(
 
 def _uniform(op: Any, counts: Any, *args: Any, **kwargs: Any) -> Linear:
     """An average: every entry that a unit sees has the weight 1/counts."""
-    return lambda data, power: op(data, *args, **kwargs) * counts(data) ** float(1 - power)
+
+    def linear(data: Tensor, power: int) -> Tensor:
+        result = op(data, *args, **kwargs) * counts(data) ** float(1 - power)
+        return result.round() if power == 0 else result  # sums of integers
+
+    return linear
 
 
 @affine(aten.sum.dim_IntList)

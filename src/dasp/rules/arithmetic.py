@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dasp.gaussian import Gaussian
 from dasp.players import Linear, Toggled
+from dasp.rules.activations import integrated
 from dasp.rules.affine import raised
 from dasp.rules.registry import RULES, Rule, affine, rule, same_entry
 
@@ -111,8 +112,8 @@ def square(x: Gaussian) -> Gaussian:
 
 @rule(aten.pow.Tensor_Scalar, tracker=same_entry)
 def power(x: Gaussian, exponent: float) -> Gaussian:
-    """xᵖ. Exact for p = 1, 2; otherwise x is taken as log-normal with the same mean and variance, as powers with poles
-    or branch points at 0 need a value that stays away from it. With ρ = σ²/μ²:
+    """xᵖ. Exact for p = 1, 2 and by quadrature for other natural numbers. Otherwise there is a pole or branch point at
+    0, which x must stay away from, and x is taken as log-normal with the same mean and variance. With ρ = σ²/μ²:
 
         mean = μᵖ(1 + ρ)^(p(p−1)/2),   Var = mean²((1 + ρ)^(p²) − 1),   slope ≈ p·μ^(p−1)(1 + ρ)^((p−1)(p−2)/2)
     """
@@ -120,8 +121,10 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
         return x
     if exponent == 2:
         return square(x)
+    if exponent >= 0 and float(exponent).is_integer():
+        return integrated(x, lambda at: at**exponent)
     variance = x.total_variance
-    log = torch.log1p(variance / x.mean**2)  # log(1 + ρ)
+    log = _log_spread(x.mean, variance)
 
     def expectation(p: float) -> Tensor:
         return x.mean**p * torch.exp(log * (p * (p - 1) / 2))
@@ -130,6 +133,12 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
     total = mean**2 * torch.expm1(log * exponent**2)
     slope = slope.sign() * torch.minimum(slope.abs(), _ratio(total, variance).sqrt())
     return x.through(mean, slope, (total - slope**2 * variance).clamp(min=0))
+
+
+def _log_spread(mean: Tensor, variance: Tensor) -> Tensor:
+    """log(1 + ρ), the variance of the logarithm; 0 for a certain 0."""
+    nothing = (mean == 0) & (variance == 0)
+    return torch.log1p(variance / torch.where(nothing, 1, mean) ** 2)
 
 
 def _ratio(total: Tensor, variance: Tensor) -> Tensor:
@@ -159,7 +168,7 @@ def rsqrt(x: Gaussian) -> Gaussian:
 def log(x: Gaussian) -> Gaussian:
     """log x for x taken as log-normal:  mean log μ − ½log(1 + ρ),  Var log(1 + ρ),  slope 1/μ at most."""
     variance = x.total_variance
-    total = torch.log1p(variance / x.mean**2)
+    total = _log_spread(x.mean, variance)
     slope = torch.minimum(1 / x.mean, _ratio(total, variance).sqrt())
     return x.through(x.mean.log() - total / 2, slope, (total - slope**2 * variance).clamp(min=0))
 
@@ -244,6 +253,10 @@ for _op, _inner in ((aten.addmm.default, aten.mm.default), (aten.baddbmm.default
 for _op in (
     aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.eq.Scalar, aten.ne.Scalar,
     aten.gt.Tensor, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.eq.Tensor, aten.ne.Tensor,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor,
     aten.sign.default, aten.floor.default, aten.round.default, aten.logical_not.default, aten.bitwise_not.default,
 ):  # fmt: skip
     RULES[_op] = Rule(None, same_entry)

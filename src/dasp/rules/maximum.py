@@ -25,10 +25,12 @@ def _negative(x: Gaussian) -> Gaussian:
 
 
 def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
-    if isinstance(a, Gaussian):
-        return a, b if isinstance(b, Gaussian) else a.constant(b.expand_as(a.mean))
-    assert isinstance(b, Gaussian)
-    return b.constant(a.expand_as(b.mean)), b
+    """Both as Gaussians of the same shape."""
+    random = a if isinstance(a, Gaussian) else b
+    assert isinstance(random, Gaussian)
+    left, right = (x if isinstance(x, Gaussian) else random.constant(x) for x in (a, b))
+    shape = torch.broadcast_shapes(left.mean.shape, right.mean.shape)
+    return _each_part(left, lambda t: t.expand(shape)), _each_part(right, lambda t: t.expand(shape))
 
 
 @rule(aten.maximum.default, aten.max.other, tracker=same_entry)
@@ -72,35 +74,24 @@ def _along(x: Gaussian, dim: int) -> Gaussian:
     return x
 
 
-def _dims(x: Any, dim: Any = (), *_: Any, **__: Any) -> Sequence[int]:
-    shape = (x.mean if isinstance(x, Gaussian) else x.on).shape
+def _dims(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
     given = [dim] if isinstance(dim, int) else list(dim)
-    return [d % len(shape) for d in given] or list(range(len(shape)))
+    return [d % x.dim() for d in given] or list(range(x.dim()))
 
 
-def _reduced_players(op: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    return within(_dims, keep=False)(op, x, dim) if not keepdim else _kept(op, x, dim)
+_reduced = within(_dims, keepdim=lambda x, dim=(), keepdim=False: keepdim)
 
 
-def _kept(op: Any, x: Any, dim: Any) -> Any:
-    players = within(_dims, keep=False)(op, x, dim)
-    if players is None:
-        return None
-    for d in sorted(_dims(x, dim)):
-        players = players.unsqueeze(d)
-    return players
-
-
-@rule(aten.amax.default, tracker=_reduced_players)
+@rule(aten.amax.default, tracker=_reduced)
 def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     """max over dimensions."""
-    dims = _dims(x, dim)
+    dims = _dims(x.mean, dim)
     for d in dims:
         x = _along(x, d)
     return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
 
 
-@rule(aten.amin.default, tracker=_reduced_players)
+@rule(aten.amin.default, tracker=_reduced)
 def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     """min over dimensions."""
     return _negative(amax(_negative(x), dim, keepdim))

@@ -63,37 +63,37 @@ def same_entry(op: Op, *args: Any, **kwargs: Any) -> Tensor | None:
     return owner if agree else None
 
 
-def moved(op: Op, *args: Any, **kwargs: Any) -> Any:
-    """The tracker of a structural op: the players move with the entries."""
-    leaf = next(x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Toggled))
-
-    def numbers(x: Any) -> Any:
-        if isinstance(x, Toggled):
-            return x.players.double()  # not all ops take integers; their numbers are exact in float64
-        joins = isinstance(x, Tensor) and x.dtype == leaf.on.dtype  # an index is an argument, not a value
-        return torch.full_like(x, NOBODY, dtype=torch.float64) if joins else x
-
-    result = op(*_pytree.tree_map(numbers, args), **_pytree.tree_map(numbers, kwargs))
-    return _pytree.tree_map(Tensor.long, result)
+def moved(op: Op, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tracker of a structural op: the players move with the entries of its first argument."""
+    if not isinstance(x, Toggled) or any(isinstance(leaf, Toggled) for leaf in _pytree.tree_leaves((args, kwargs))):
+        return None
+    # Not all ops take integers; the players' numbers are exact in float64.
+    return _pytree.tree_map(Tensor.long, op(x.players.double(), *args, **kwargs))
 
 
-def within(dims: Callable[..., Sequence[int]], keep: bool) -> Tracker:
-    """The tracker of an op that combines entries along `dims(*args)`: apart while those all have one player."""
+def joined(op: Op, values: Sequence[Toggled | Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """The tracker of an op that puts values side by side."""
+    players = [v.players if isinstance(v, Toggled) else torch.full_like(v, NOBODY, dtype=torch.int64) for v in values]
+    return op(players, *args, **kwargs)
+
+
+def within(dims: Callable[..., Sequence[int]], keepdim: Callable[..., bool | None]) -> Tracker:
+    """The tracker of an op that combines entries along `dims(*args)`: apart while those all have one player. The
+    result has the dimensions with `keepdim(*args)` None: as they are, True: of length 1, False: not at all."""
 
     def tracker(op: Op, x: Toggled, *args: Any, **kwargs: Any) -> Tensor | None:
-        along = tuple(dims(x, *args, **kwargs))
+        along = tuple(dims(x.on, *args, **kwargs))
         owner = x.players.amax(along, keepdim=True)
         if not bool(((x.players == owner) | (x.players == NOBODY)).all()):
             return None
-        if keep:
-            return owner.expand_as(x.players)
-        return owner.squeeze(along)
+        keep = keepdim(x.on, *args, **kwargs)
+        return owner.expand_as(x.players) if keep is None else owner if keep else owner.squeeze(along)
 
     return tracker
 
 
 def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kwargs: Any) -> Tensor | None:
-    """The tracker of an affine op: apart if no unit has weights ≠ 0 on two players."""
+    """The tracker of an affine op: apart if no unit sees two players."""
     x, weights = linear(op, *args, **kwargs)
     return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
 

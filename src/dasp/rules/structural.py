@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dasp.gaussian import Gaussian
 from dasp.players import NOBODY, Toggled
-from dasp.rules.registry import RULES, Rule, moved, rule, structural
+from dasp.rules.registry import RULES, Rule, joined, moved, rule, structural
 
 aten = torch.ops.aten
 
@@ -17,7 +17,6 @@ structural(
     aten.permute.default,
     aten.transpose.int,
     aten.t.default,
-    aten.squeeze.default,
     aten.squeeze.dim,
     aten.squeeze.dims,
     aten.unsqueeze.default,
@@ -59,10 +58,13 @@ def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
 structural(
     aten.clone.default,
     aten.alias.default,
-    aten.detach.default,
     aten._to_copy.default,
     tracker=_unchanged,
 )
+
+
+# A value's dependence on the coalition does not end where its author ended that on the parameters.
+structural(aten.detach.default, tracker=_unchanged, call=aten.alias.default)
 
 
 def _padded(op: Any, x: Toggled, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -86,13 +88,13 @@ def constant_pad_nd(x: Gaussian, padding: list[int], value: float = 0) -> Gaussi
     return pad(x, padding, "constant", value)
 
 
-@rule(aten.cat.default, tracker=moved)
+@rule(aten.cat.default, tracker=joined)
 def cat(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side; constants have no variance."""
     return _joined(aten.cat.default, values, dim)
 
 
-@rule(aten.stack.default, tracker=moved)
+@rule(aten.stack.default, tracker=joined)
 def stack(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side in a new dimension."""
     return _joined(aten.stack.default, values, dim)
