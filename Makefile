@@ -28,6 +28,9 @@ test: lint
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py
 	$(BIN)/python benchmarks/parkinsons.py
+	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/background.py
+	$(BIN)/python benchmarks/dna.py
 
 clean:
 	rm -rf $(VENV) results
