@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dasp.attribution.game import games
+from dasp.attribution.arguments import games
 from dasp.coalitions import SizedCoalitions, bernoulli, column_count, sketch, spaced_sizes
 from dasp.lifting import lift
 from dasp.players import Contributions

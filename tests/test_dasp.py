@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dasp import DASP, ExactShapley, rmse
-from dasp.attribution.game import games
+from dasp.attribution.arguments import games
 from dasp.rules import RULES
 from dasp.tracing import trace
 

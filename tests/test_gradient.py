@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse, spearman
+from dasp.attribution.arguments import games
 from dasp.attribution.background import clustered
-from dasp.attribution.game import games
 from dasp.coalitions import bernoulli, sketch
 from dasp.quadrature import fejer, gauss
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.attribution.game import Baselines, Target, Tensors
+from dasp.attribution.arguments import Baselines, Target, Tensors
 
 __all__ = ["background_rows", "clustered"]
 

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
+from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.game import Game
 from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
+from dasp.attribution.question import Question, Selection
 from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
 from dasp.gaussian import Gaussian
 from dasp.lifting import Lifted

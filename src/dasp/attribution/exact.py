@@ -15,7 +15,9 @@ from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
+from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.game import Game
+from dasp.attribution.question import Question, Selection
 
 __all__ = ["ExactShapley"]
 

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dasp.attribution.game import Game, Selection
+from dasp.attribution.game import Game
+from dasp.attribution.question import Selection
 from dasp.coalitions import bernoulli, sketch
 from dasp.gaussian import Gaussian
 from dasp.players import Contributions

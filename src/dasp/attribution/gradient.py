@@ -24,10 +24,12 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
+from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
 from dasp.attribution.background import background_rows
 from dasp.attribution.extension import Extension
-from dasp.attribution.game import Baselines, Game, Question, Selection, Target, Tensors, check_positive
+from dasp.attribution.game import Game
 from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
+from dasp.attribution.question import Question, Selection
 from dasp.coalitions import Rank, column_count
 from dasp.gaussian import Gaussian
 from dasp.quadrature import Index, check_index, fejer, gauss

@@ -1,0 +1,87 @@
+"""An `attribute` call, understood: its games, the outputs it asks about, and how values become attributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from captum._utils.common import _select_targets
+from torch import Tensor
+
+from dasp.attribution.arguments import Baselines, Target, Tensors, games
+from dasp.attribution.game import Game
+
+__all__ = ["Question", "Selection"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Captum's `target`: which outputs of each row are explained."""
+
+    chosen: Tensor  # (rows, *selected): positions among the flattened outputs of a row
+    outputs: torch.Size  # the outputs of a row
+
+    @staticmethod
+    def of(shape: torch.Size, target: Target) -> Selection:
+        """For outputs of a `shape` (rows, …). None selects all outputs; a single one counts as a scalar."""
+        rows, outputs = shape[0], shape[1:]
+        number = torch.arange(outputs.numel()).view(1, *outputs).expand(shape)
+        if target is None:
+            return Selection(number.reshape(rows) if outputs.numel() == 1 else number, outputs)
+        try:
+            chosen = _select_targets(number, target.cpu() if isinstance(target, Tensor) else target)
+        except (AssertionError, IndexError, RuntimeError) as error:
+            raise ValueError(f"target {target} does not fit outputs of shape {tuple(shape)}: {error}") from error
+        return Selection(chosen, outputs)
+
+    def rows(self, part: Any) -> Selection:
+        """The selection for some of the rows: a slice or indices."""
+        return replace(self, chosen=self.chosen[part])
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(*any, rows, *outputs) → (*any, rows, *selected)."""
+        lead = values.shape[: values.dim() - 1 - len(self.outputs)]
+        flat = values.reshape(*lead, len(self.chosen), self.outputs.numel())
+        index = self.chosen.reshape(len(self.chosen), -1).to(values.device)
+        return flat.gather(-1, index.expand(*lead, *index.shape)).reshape(*lead, *self.chosen.shape)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An `attribute` call, understood: its games, what is selected of the outputs, and the outputs at both ends."""
+
+    games: list[Game]
+    selections: list[Selection]
+    full: Tensor  # f(x), selected: (rows, *selected)
+    empty: Tensor  # f(baseline)
+
+    @staticmethod
+    def ask(
+        function: Callable[..., Tensor],
+        inputs: Tensors,
+        baselines: Baselines,
+        target: Target,
+        additional_forward_args: Any,
+        feature_mask: Tensors | None,
+    ) -> Question:
+        """Check everything that can be wrong before any work is done."""
+        parts = games(inputs, baselines, feature_mask, additional_forward_args)
+        ends = [game.ends(function) for game in parts]
+        full, empty = (torch.cat(rows) for rows in zip(*ends, strict=True))
+        whole = Selection.of(full.shape, target)
+        selections, start = [], 0
+        for game in parts:
+            selections.append(whole.rows(slice(start, start + game.rows)))
+            start += game.rows
+        return Question(parts, selections, whole(full), whole(empty))
+
+    def answer(self, values: list[Tensor], return_convergence_delta: bool = False) -> Any:
+        """Values (count, rows, *selected) of each game as the result of `attribute`."""
+        pieces = [game.attributions(v.movedim(0, -1)) for game, v in zip(self.games, values, strict=True)]
+        joined = tuple(torch.cat(rows) for rows in zip(*pieces, strict=True))
+        result = joined[0] if self.games[0].single else joined
+        if not return_convergence_delta:
+            return result
+        return result, torch.cat([v.sum(0) for v in values]) - (self.full - self.empty)
