@@ -1,6 +1,6 @@
 """GradientDASP against DASP, integrated gradients and the truth: accuracy, time, growth with N, memory.
 
-    DASP_DATA=folder python benchmarks/gradient.py [mnist] [cost] [growth] [digits] [indices] [memory]
+    DASP_DATA=folder python benchmarks/gradient.py [mnist] [ranks] [cost] [growth] [digits] [indices] [memory]
 
 prints one section after another; all times of a section are of one run, with two threads, as medians of repeats.
 """
@@ -72,6 +72,18 @@ def mnist() -> None:
             f"{largest_gap(model, attributions, x, y):7.4f}",
             flush=True,
         )
+
+
+def ranks() -> None:
+    model, (x, y) = trained(), images(8)
+    truth, _ = sampled_truth(model, 8, 1000)
+    print("Factor columns of GradientDASP on LeNet-5, K = 8")
+    for rank in (0, 9, 16, 25, 36, 64, 100):
+        method = GradientDASP(model, rank=rank)
+        method.attribute(x[:1], target=y[:1], nodes=1)
+        attributions, seconds = timed(lambda m=method: m.attribute(x, target=y, nodes=8), 3)
+        error = float(rmse(attributions, truth).mean())
+        print(f"  {rank:3} columns: RMSE {error:.5f}, {seconds / len(x) * 1e3:.0f} ms/image", flush=True)
 
 
 def cost() -> None:
@@ -207,7 +219,15 @@ if __name__ == "__main__":
     torch.set_num_threads(2)
     warnings.simplefilter("default")
     # Memory first, as the peak of a process never falls.
-    sections = {"memory": memory, "cost": cost, "growth": growth, "indices": indices, "digits": digits, "mnist": mnist}
+    sections = {
+        "memory": memory,
+        "cost": cost,
+        "growth": growth,
+        "indices": indices,
+        "digits": digits,
+        "mnist": mnist,
+        "ranks": ranks,
+    }
     for section in sys.argv[1:] or sections:
         sections[section]()
         print(flush=True)

@@ -51,7 +51,8 @@ class GradientDASP(PropagatedAttribution):
         rank: how many columns of correlation between units to keep: 0, a number, "full" (one per player), or "auto":
             "full" up to 32 players, else 16 columns for sequences, 25 for images, 27 for volumes and 32 for players
             without an order.
-        compile: run the propagated network through `torch.compile`.
+        compile: run the propagated network through `torch.compile`. On a processor it was slower (LeNet-5: 58 against
+            33 ms a call, after 40 s of compiling), as the costly functions are fused by hand; try it elsewhere.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
     >>> attributions, delta = GradientDASP(model).attribute(torch.ones(2, 3), target=1, return_convergence_delta=True)
@@ -212,8 +213,9 @@ def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> 
 
 
 def automatic_rank(game: Game) -> Rank:
-    """The number of columns for rank="auto": where more of them bought little accuracy for their time, in
-    benchmarks/mnist.py (25 columns against 16 … 100) and benchmarks/dna.py (11 … 200)."""
+    """The number of columns for rank="auto": where more bought little accuracy for their time. For images that is
+    `benchmarks/gradient.py ranks`; for sequences benchmarks/dna.py, where 11 and 21 were equally good. Those for
+    volumes and players without an order are by analogy, not measured."""
     if game.count <= _FEW_PLAYERS:
         return "full"
     return _AUTOMATIC_COLUMNS[0 if game.coordinates is None else game.coordinates.shape[1]]

@@ -95,7 +95,7 @@ def _wave(x: Gaussian, phase: Tensor) -> Gaussian:
 def _quadrature() -> tuple[list[float], list[float]]:
     """Equally spaced nodes, weights φ: for a function with poles near the real axis (tanh, sigmoid …) the midpoint
     rule on a Gaussian converges geometrically in the spacing, and is more accurate than Gauss–Hermite with as many
-    nodes once σ is large (tanh at σ = 4: 0.2 % against 3 %). Scaled to unit variance."""
+    nodes once σ is large (mean of tanh at σ = 4: 0.3 % of its deviation against 2 to 3 %). Scaled to unit variance."""
     spacing, half = 0.4, 13
     nodes = (np.arange(-half, half) + 0.5) * spacing
     weights = np.exp(-(nodes**2) / 2)

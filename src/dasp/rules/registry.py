@@ -135,7 +135,7 @@ def named(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def affine(*ops: Op, outputs: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+def affine(*ops: Op) -> Callable[[Callable[..., Any]], Any]:
     """Register ops that are affine in one argument.
 
     The decorated function takes the op and its arguments and returns that argument with the op's `Linear` part; the
@@ -144,9 +144,7 @@ def affine(*ops: Op, outputs: int | None = None) -> Callable[[Callable[..., Any]
 
     def register(linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Any]:
         for op in ops:
-            RULES[op] = Rule(
-                named(op, _affine(op, linear)), partial(_reached, linear=linear), partial(linear, op), outputs
-            )
+            RULES[op] = Rule(named(op, _affine(op, linear)), partial(_reached, linear=linear), partial(linear, op))
         return linear
 
     return register
