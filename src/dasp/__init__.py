@@ -1,8 +1,10 @@
 """Shapley values for PyTorch models by propagating random coalitions through the network."""
 
+from dasp.attribution.bayesian import BayesianShapley
 from dasp.attribution.dasp import DASP
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.gradient import GradientDASP
+from dasp.attribution.permutation import PermutationShapley
 from dasp.gaussian import Gaussian
 from dasp.lifting import UnsupportedOperation
 from dasp.metrics import completeness_gap, rmse, spearman
@@ -12,9 +14,11 @@ from dasp.tracing import UntraceableModel
 
 __all__ = [
     "DASP",
+    "BayesianShapley",
     "ExactShapley",
     "Gaussian",
     "GradientDASP",
+    "PermutationShapley",
     "UnsupportedOperation",
     "UntraceableModel",
     "completeness_gap",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dasp.attribution.game import Game
 
-__all__ = ["Baselines", "Target", "Tensors", "check_positive", "games"]
+__all__ = ["Baselines", "Target", "Tensors", "background_size", "check_positive", "games"]
 
 Tensors = Tensor | tuple[Tensor, ...]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...]
@@ -24,13 +24,37 @@ def check_positive(**options: int | None) -> None:
             raise ValueError(f"{name} must be at least 1, not {value}")
 
 
+def background_size(inputs: Any, baselines: Any) -> int | None:
+    """The number of rows of a background: baselines with neither one row nor one for each input row."""
+    on = inputs if isinstance(inputs, tuple) else (inputs,)
+    off = baselines if isinstance(baselines, tuple) else (baselines,)
+    fitting = len(on) == len(off) and all(map(_rows_alike, on, off))
+    lengths = {len(b) for b in off} if fitting else set()
+    return lengths.pop() if len(lengths) == 1 and not lengths <= {1, len(on[0])} else None
+
+
+def _rows_alike(x: Any, baseline: Any) -> bool:
+    both = isinstance(x, Tensor) and isinstance(baseline, Tensor)
+    return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
+
+
 def games(
-    inputs: Tensors, baselines: Baselines, feature_mask: Tensors | None, additional_forward_args: Any
+    inputs: Tensors,
+    baselines: Baselines,
+    feature_mask: Tensors | None,
+    additional_forward_args: Any,
+    *,
+    background: bool = False,
 ) -> list[Game]:
-    """Check the arguments of `attribute`. One game, or several if rows have masks of their own."""
+    """Check the arguments of `attribute`. One game, or several if rows have masks of their own. With `background`, many
+    baselines may be given for every row."""
     single = isinstance(inputs, Tensor)
     on = _inputs(inputs)
-    off = _baselines(on, baselines)
+    several: list[Any] = [baselines]
+    if background and (number := background_size(inputs, baselines)):
+        parts = baselines if isinstance(baselines, tuple) else (baselines,)
+        several = [tuple(part[i] for part in parts) for i in range(number)]  # type: ignore[index]
+    off = tuple(_baselines(on, part) for part in several)
     extra = additional_forward_args
     extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
     masks = _masks(on, feature_mask)

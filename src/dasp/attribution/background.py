@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.attribution.arguments import Baselines, Target, Tensors
+from dasp.attribution.arguments import Baselines, Target, Tensors, background_size
 
 __all__ = ["background_rows", "clustered"]
 
@@ -37,14 +37,12 @@ def background_rows(
     clusters: int | None,
 ) -> Background | None:
     """The call for a background distribution; None if the baselines are none: one row, or one for each input row."""
-    on = (inputs,) if isinstance(inputs, Tensor) else inputs
-    off = baselines if isinstance(baselines, tuple) else (baselines,)
-    fitting = len(on) == len(off) and all(map(_rows_alike, on, off))
-    lengths = {len(b) for b in off if isinstance(b, Tensor) and b.dim()} if fitting else set()
-    if len(lengths) != 1 or lengths <= {1, len(on[0])}:
+    if background_size(inputs, baselines) is None:
         if clusters is not None:
             raise ValueError("background_clusters needs a background: baselines with more rows than one per input row")
         return None
+    on = (inputs,) if isinstance(inputs, Tensor) else inputs
+    off = baselines if isinstance(baselines, tuple) else (baselines,)
     centres, weights = clustered(tuple(b for b in off if isinstance(b, Tensor)), clusters)
     number, rows = len(weights), len(on[0])
 
@@ -66,11 +64,6 @@ def background_rows(
     single = isinstance(inputs, Tensor)
     arguments = (several[0], sides[0]) if single else (several, sides)
     return Background((*arguments, goal, extra, masks if isinstance(feature_mask, tuple) else masks[0]), rows, weights)
-
-
-def _rows_alike(x: Any, baseline: Any) -> bool:
-    both = isinstance(x, Tensor) and isinstance(baseline, Tensor)
-    return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
 
 
 def clustered(rows: tuple[Tensor, ...], clusters: int | None, steps: int = 20) -> tuple[tuple[Tensor, ...], Tensor]:

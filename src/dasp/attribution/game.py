@@ -21,7 +21,7 @@ class Game:
     """Rows that have the same players: for every row, coalitions of `count` players decide what the model sees."""
 
     on: tuple[Tensor, ...]
-    off: tuple[Tensor, ...]
+    baselines: tuple[tuple[Tensor, ...], ...]  # what absent players are: one for DASP, several are averaged over
     masks: tuple[Tensor, ...]  # for each input the player (0 … count−1) of every entry, without a batch dimension
     extra: tuple[Any, ...]
     batched: tuple[bool, ...]  # which of the extra arguments have a row for every row of the inputs
@@ -32,6 +32,12 @@ class Game:
     def rows(self) -> int:
         """The batch size."""
         return len(self.on[0])
+
+    @property
+    def off(self) -> tuple[Tensor, ...]:
+        """The baseline, where there is one only."""
+        (off,) = self.baselines
+        return off
 
     @property
     def dtype(self) -> torch.dtype:
@@ -65,17 +71,16 @@ class Game:
 
     def rows_of(self, part: Any) -> Game:
         """The game of some rows: a slice or indices."""
-        on, off = tuple(x[part] for x in self.on), tuple(x[part] for x in self.off)
-        return replace(self, on=on, off=off, extra=self._extra(itemgetter(part)))
+        return self._with(itemgetter(part))
 
     def repeated(self, number: int) -> Game:
         """All rows, `number` times over."""
+        return self._with(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
 
-        def copies(x: Tensor) -> Tensor:
-            return x.repeat(number, *[1] * (x.dim() - 1))
-
-        on, off = tuple(map(copies, self.on)), tuple(map(copies, self.off))
-        return replace(self, on=on, off=off, extra=self._extra(copies))
+    def _with(self, function: Callable[[Tensor], Tensor]) -> Game:
+        """`function` on all tensors that have a row for every row."""
+        on, baselines = tuple(map(function, self.on)), tuple(tuple(map(function, off)) for off in self.baselines)
+        return replace(self, on=on, baselines=baselines, extra=self._extra(function))
 
     def _extra(self, function: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
         """`function` on those extra arguments that have a row for every row of the inputs."""
@@ -90,13 +95,22 @@ class Game:
         )
 
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor) -> Tensor:
-        """The model on coalitions (m, rows, count) of booleans: (m, rows, *outputs)."""
+        """The model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows, *outputs)."""
         number = len(coalitions)
-        inputs = tuple(
-            torch.where(coalitions[..., mask], on, off).flatten(0, 1)
-            for on, off, mask in zip(self.on, self.off, self.masks, strict=True)
-        )
-        output = function(*inputs, *self.repeated(number).extra)
+        extra = tuple(self._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1))))
+        total: Tensor | None = None
+        for baseline in self.baselines:
+            inputs = tuple(
+                torch.where(coalitions[..., mask], on, off).flatten(0, 1)
+                for on, off, mask in zip(self.on, baseline, self.masks, strict=True)
+            )
+            output = self._checked(function(*inputs, *extra), number)
+            total = output if total is None else total + output
+        assert total is not None
+        return total if len(self.baselines) == 1 else total / len(self.baselines)
+
+    def _checked(self, output: Any, number: int) -> Tensor:
+        """The output for `number` coalitions, (number, rows, *outputs)."""
         if not isinstance(output, Tensor):
             raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
         if output.dim() == 0 or len(output) != number * self.rows:

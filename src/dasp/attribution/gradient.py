@@ -29,7 +29,7 @@ from dasp.attribution.background import background_rows
 from dasp.attribution.extension import Extension
 from dasp.attribution.game import Game
 from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
-from dasp.attribution.question import Question, Selection
+from dasp.attribution.question import Question, Selection, yardstick
 from dasp.coalitions import Rank, column_count
 from dasp.gaussian import Gaussian
 from dasp.quadrature import Index, check_index, fejer, gauss
@@ -37,7 +37,6 @@ from dasp.quadrature import Index, check_index, fejer, gauss
 __all__ = ["GradientDASP"]
 
 _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
-_CANCELLED = 1e-2  # of Σ|attributions|: a smaller difference is what contributions of both signs leave
 _OTHER_NODES = 16  # for indices whose sum is not known
 _FEW_PLAYERS = 32
 _AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
@@ -238,8 +237,7 @@ def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
         result[:, left] = _weighted(slopes, fejer(level)[1])
         values = result[:, left]
         gap = (values.sum(0) - wanted[left]).abs()
-        scale = torch.maximum(wanted[left].abs(), _CANCELLED * values.abs().sum(0))
-        still = (gap > tolerance * scale).view(len(left), -1).any(1)
+        still = (gap > tolerance * yardstick(wanted[left], values)).view(len(left), -1).any(1)
         if not bool(still.any()):
             return result
         left, slopes = left[still], slopes[:, :, still]

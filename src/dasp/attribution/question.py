@@ -13,7 +13,10 @@ from torch import Tensor
 from dasp.attribution.arguments import Baselines, Target, Tensors, games
 from dasp.attribution.game import Game
 
-__all__ = ["Question", "Selection"]
+__all__ = ["Question", "Selection", "rows_per_evaluation", "worth", "yardstick"]
+
+_MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+_CANCELLED = 1e-2
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,12 @@ class Question:
         target: Target,
         additional_forward_args: Any,
         feature_mask: Tensors | None,
+        *,
+        background: bool = False,
     ) -> Question:
-        """Check everything that can be wrong before any work is done."""
-        parts = games(inputs, baselines, feature_mask, additional_forward_args)
+        """Check everything that can be wrong before any work is done. With `background`, many baselines may be given
+        for every row: v(S) is the average over them."""
+        parts = games(inputs, baselines, feature_mask, additional_forward_args, background=background)
         ends = [game.ends(function) for game in parts]
         full, empty = (torch.cat(rows) for rows in zip(*ends, strict=True))
         whole = Selection.of(full.shape, target)
@@ -85,3 +91,30 @@ class Question:
         if not return_convergence_delta:
             return result
         return result, torch.cat([v.sum(0) for v in values]) - (self.full - self.empty)
+
+
+def worth(
+    function: Callable[..., Tensor], game: Game, select: Selection, coalitions: Tensor, at_once: int, progress: Any
+) -> Tensor:
+    """v(S) of coalitions (m, players) for every row, in float64 on the CPU: (m, rows, *selected)."""
+    result = torch.empty(len(coalitions), *select.chosen.shape, dtype=torch.float64)
+    with torch.no_grad():
+        for part, rows in game.slices(at_once):
+            chunk = max(1, at_once // rows.rows)
+            for start in range(0, len(coalitions), chunk):
+                members = coalitions[start : start + chunk].to(game.device)
+                outputs = rows.evaluate(function, members[:, None].expand(-1, rows.rows, -1))
+                result[start : start + chunk, part] = select.rows(part)(outputs).cpu().double()
+                progress.update(len(members) * rows.rows)
+    return result
+
+
+def rows_per_evaluation(game: Game) -> int:
+    """How many rows to evaluate at once, unless the user says so."""
+    return max(1, min(_MOST_ROWS, _MOST_ENTRIES // sum(mask.numel() for mask in game.masks)))
+
+
+def yardstick(total: Tensor, values: Tensor) -> Tensor:
+    """What a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along dimension 0):
+    a smaller difference is what contributions of both signs leave, and would ask for more than anyone wants."""
+    return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))

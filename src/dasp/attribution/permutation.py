@@ -1,0 +1,148 @@
+"""Shapley values by random permutations: players join one after the other, and each gets what it adds.
+
+Every permutation is unbiased; its reverse (antithetic) cancels much of its error, as it sees each player after the
+complement of those who were before it (Mitchell et al. 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from captum.attr import Attribution
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.game import Game
+from dasp.attribution.question import Question, Selection, rows_per_evaluation, worth
+from dasp.attribution.stages import check_tolerance, refined, stages, warn_about
+
+__all__ = ["PermutationShapley"]
+
+_FIRST = 4  # permutations before the standard error is looked at
+
+
+class PermutationShapley(Attribution):  # type: ignore[misc]
+    """Shapley values by sampling permutations, for any callable.
+
+    Args:
+        forward_func: any callable, as in Captum.
+        antithetic: walk every permutation backwards, too.
+
+    >>> model = lambda x: x[:, 0] * x[:, 1]
+    >>> PermutationShapley(model).attribute(torch.tensor([[2.0, 3.0]]))
+    tensor([[3., 3.]])
+    """
+
+    def __init__(self, forward_func: Callable[..., Tensor], *, antithetic: bool = True) -> None:
+        super().__init__(forward_func)
+        self.antithetic = antithetic
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        n_permutations: int = 25,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+        return_std: bool = False,
+    ) -> Any:
+        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None. They
+        always sum to f(input) − f(baseline).
+
+        Args:
+            inputs, baselines, target, additional_forward_args, feature_mask: as in `BayesianShapley.attribute`.
+            n_permutations: how many permutations to draw at most, the same for every row; each costs N − 1 evaluations,
+                twice that if antithetic.
+            tolerance: stop with a row when its largest standard error is below this fraction of
+                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
+            seed: for the permutations.
+            internal_batch_size: the largest number of rows to evaluate at once.
+            show_progress: show a progress bar.
+            return_std: also return standard errors, in the shape of the attributions.
+        """
+        check_positive(n_permutations=n_permutations, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
+        if n_permutations < 2 and (return_std or tolerance is not None):
+            raise ValueError("a standard error needs at least 2 permutations")
+        question = Question.ask(
+            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, background=True
+        )
+        means, errors, missed, start = [], [], 0, 0
+        with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
+            for game, select in zip(question.games, question.selections, strict=True):
+                rows = slice(start, start + game.rows)
+                ends = question.empty[rows].cpu().double(), question.full[rows].cpu().double()
+                at_once = internal_batch_size or rows_per_evaluation(game)
+                generator = torch.Generator().manual_seed(seed)
+                mean, error, number = self._sampled(
+                    game, select, ends, n_permutations, tolerance, generator, at_once, progress
+                )
+                means.append(mean.to(game.dtype).to(game.device))
+                errors.append(error.to(game.dtype).to(game.device))
+                missed, start = missed + number, rows.stop
+        warn_about(missed, tolerance, f"{n_permutations} permutations")
+        result = question.answer(means)
+        return (result, question.answer(errors)) if return_std else result
+
+    def _sampled(
+        self,
+        game: Game,
+        select: Selection,
+        ends: tuple[Tensor, Tensor],
+        most: int,
+        tolerance: float | None,
+        generator: torch.Generator,
+        at_once: int,
+        progress: Any,
+    ) -> tuple[Tensor, Tensor, int]:
+        """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""
+        empty, full = ends
+        mean = torch.zeros(game.count, *full.shape, dtype=torch.float64)
+        squares = torch.zeros_like(mean)  # of the deviations from the mean (Welford)
+        done = 0
+
+        def estimate(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal done
+            rows, chosen = game.rows_of(left.to(game.device)), select.rows(left)
+            block = max(1, at_once // (game.count * len(left)))
+            while done < number:
+                orders = [torch.randperm(game.count, generator=generator) for _ in range(min(block, number - done))]
+                for walk in self._walks(rows, chosen, orders, empty[left], full[left], at_once, progress):
+                    done += 1
+                    change = walk - mean[:, left]
+                    mean[:, left] += change / done
+                    squares[:, left] += change * (walk - mean[:, left])
+            return mean[:, left], (squares[:, left] / (done * max(1, done - 1))).sqrt()
+
+        return refined(stages(_FIRST, most, 2, tolerance), tolerance, full - empty, estimate)
+
+    def _walks(
+        self,
+        game: Game,
+        select: Selection,
+        orders: list[Tensor],
+        empty: Tensor,
+        full: Tensor,
+        at_once: int,
+        progress: Any,
+    ) -> list[Tensor]:
+        """What every player adds in each of the permutations, (players, rows, *selected)."""
+        paths = [path for order in orders for path in ((order, order.flip(0)) if self.antithetic else (order,))]
+        ranks = torch.stack([torch.argsort(path) for path in paths])
+        members = ranks[:, None] < torch.arange(1, game.count)[:, None]  # without the ends, which are known
+        values = worth(self.forward_func, game, select, members.flatten(0, 1), at_once, progress)
+        results = []
+        for rank, path in zip(ranks, values.unflatten(0, members.shape[:2]), strict=True):
+            results.append(torch.cat([empty[None], path, full[None]]).diff(dim=0)[rank])
+        if not self.antithetic:
+            return results
+        return [(there + back) / 2 for there, back in zip(results[::2], results[1::2], strict=True)]

@@ -1,0 +1,67 @@
+"""Estimates that grow, stage by stage, until every row is as certain as was asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dasp.attribution.question import yardstick
+
+__all__ = ["check_tolerance", "refined", "stages", "warn_about"]
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Refuse what cannot be reached."""
+    if tolerance is not None and tolerance <= 0:
+        raise ValueError(f"tolerance must be positive, not {tolerance}")
+
+
+def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:
+    """Growing numbers of samples up to `last`; only the last if there is no tolerance.
+
+    >>> stages(4, 30, 2, tolerance=0.1)
+    [4, 8, 16, 30]
+    """
+    result = []
+    while tolerance is not None and first < last:
+        result.append(first)
+        first = int(first * growth)
+    return [*result, last]
+
+
+def refined(
+    numbers: list[int], tolerance: float | None, total: Tensor, estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor, int]:
+    """Means and standard deviations (players, rows, *selected), and how many rows missed the tolerance.
+
+    `estimate` gives both for a number of samples and those rows that are left. Rows leave when their largest standard
+    deviation was within the tolerance twice in a row, as once may be luck.
+    """
+    left = torch.arange(len(total))
+    before = torch.zeros(len(total), dtype=torch.bool)
+    mean, deviation = estimate(numbers[0], left)
+    for number in [*numbers[1:], None]:
+        if tolerance is None:
+            break
+        scale = tolerance * yardstick(total[left], mean[:, left])
+        within = (deviation[:, left].amax(0) <= scale).view(len(left), -1).all(1)
+        still = ~(within & before[left])
+        before[left] = within
+        left = left[still]
+        if number is None or not len(left):
+            break
+        mean[:, left], deviation[:, left] = estimate(number, left)
+    return mean, deviation, int((~before[left]).sum()) if tolerance is not None else 0
+
+
+def warn_about(missed: int, tolerance: float | None, reached: str) -> None:
+    """Tell the user of `attribute` about rows that missed the tolerance."""
+    if missed:
+        warnings.warn(
+            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {reached}: allow for more, or see with "
+            "return_std what was reached.",
+            stacklevel=3,
+        )
