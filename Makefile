@@ -29,6 +29,7 @@ benchmark: install
 	$(BIN)/python benchmarks/propagation.py
 	$(BIN)/python benchmarks/parkinsons.py
 	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/bayesian.py
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/dna.py
 

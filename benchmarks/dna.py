@@ -14,7 +14,7 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
-from dasp import GradientDASP, rmse, spearman
+from dasp import GradientDASP, PermutationShapley, rmse, spearman
 
 LENGTH = 200
 BACKGROUND = (0.27, 0.23, 0.23, 0.27)  # A C G T
@@ -71,23 +71,6 @@ def trained(epochs: int = 12) -> nn.Module:
     return model.eval()
 
 
-@torch.no_grad()
-def sampled_truth(model: nn.Module, x: Tensor, permutations: int) -> tuple[Tensor, float]:
-    """Values per position (rows, 200) of output 0 by antithetic permutations, and their standard error."""
-    generator = torch.Generator().manual_seed(1)
-    estimates = torch.zeros(permutations, len(x), LENGTH)
-    for k in range(permutations):
-        order = torch.randperm(LENGTH, generator=generator)
-        for path in (order, order.flip(0)):
-            rank = torch.empty_like(path)
-            rank[path] = torch.arange(LENGTH)
-            members = rank < torch.arange(LENGTH + 1)[:, None]
-            for row, sequence in enumerate(x):
-                outputs = model(sequence * members[:, None])[:, 0]
-                estimates[k, row, path] += outputs.diff() / 2
-    return estimates.mean(0), float((estimates.var(0) / permutations).mean().sqrt())
-
-
 def main() -> None:
     torch.set_num_threads(2)
     model = trained()
@@ -96,10 +79,13 @@ def main() -> None:
         accuracy = ((model(x) > 0) == (y > 0)).float().mean(0).tolist()
     print("accuracy per task", [round(a, 3) for a in accuracy])
     rows = x[3::4][:6]
-    truth, error = sampled_truth(model, rows, 300)
+    mask = torch.arange(LENGTH).expand(4, LENGTH)
+    truth, errors = PermutationShapley(model).attribute(
+        rows, target=0, feature_mask=mask, n_permutations=300, return_std=True
+    )
+    truth, error = truth[:, 0], float(errors.square().mean().sqrt())
     size = float(truth.square().mean().sqrt())
     print(f"6 sequences with both motifs, output 0, s.e. of the truth {error:.4f}, root mean square {size:.4f}")
-    mask = torch.arange(LENGTH).expand(4, LENGTH)
     start = time.perf_counter()
     gradients = IntegratedGradients(model).attribute(rows, target=0, n_steps=64).sum(1).detach()
     milliseconds = (time.perf_counter() - start) / len(rows) * 1e3

@@ -23,8 +23,8 @@ from captum.attr import IntegratedGradients
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from dasp import DASP, GradientDASP, rmse, spearman
-from mnist import antithetic_permutations, images, sampled_truth, trained
+from dasp import DASP, GradientDASP, PermutationShapley, rmse, spearman
+from mnist import images, sampled_truth, trained
 from networks import resnet18, small_resnet
 
 
@@ -132,7 +132,8 @@ def digits() -> None:
     with torch.no_grad():
         accuracy = (model(x[1500:]).argmax(1) == y[1500:]).float().mean().item()
     rows, targets = x[1500:1510], y[1500:1510]
-    truth, error = antithetic_permutations(model, rows, targets, 600)
+    truth, errors = PermutationShapley(model).attribute(rows, target=targets, n_permutations=600, return_std=True)
+    error = errors.square().mean().sqrt()
     print(f"ResNet with batch norm on 8×8 digits (accuracy {accuracy:.3f}), 64 players, 10 images, s.e. {error:.4f}")
     methods = {
         "integrated gradients, 50 nodes": IntegratedGradients(model),

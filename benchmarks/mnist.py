@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dasp import PermutationShapley
 from networks import lenet
 
 RESULTS = Path("results")
@@ -74,34 +75,13 @@ def sampled_truth(model: nn.Module, number: int, permutations: int) -> tuple[Ten
     """Shapley values of the labelled class of the first test images, and their mean standard error; kept in a file."""
     file = RESULTS / f"mnist_truth_{number}_{permutations}.pt"
     if not file.is_file():
-        torch.save(antithetic_permutations(model, *images(number), permutations), file)
+        x, targets = images(number)
+        values, errors = PermutationShapley(model).attribute(
+            x, target=targets, n_permutations=permutations, return_std=True, show_progress=True
+        )
+        torch.save((values, errors.square().mean().sqrt()), file)
     values, error = torch.load(file, weights_only=True)
     return values, float(error)
-
-
-@torch.no_grad()
-def antithetic_permutations(model: nn.Module, x: Tensor, targets: Tensor, permutations: int) -> tuple[Tensor, Tensor]:
-    """Shapley values for a zero baseline by pairs of a permutation and its reverse, and their mean standard error."""
-    generator = torch.Generator().manual_seed(1)
-    players = x[0].numel()
-    values, errors = [], []
-    for row, target in zip(x, targets, strict=True):
-        total, squares = torch.zeros(2, players, dtype=torch.float64)
-        for _ in range(permutations):
-            order = torch.randperm(players, generator=generator)
-            estimate = torch.zeros(players, dtype=torch.float64)
-            for path in (order, order.flip(0)):
-                rank = torch.empty_like(path)
-                rank[path] = torch.arange(players)
-                inputs = row.flatten() * (rank < torch.arange(players + 1)[:, None])
-                outputs = model(inputs.view(-1, *row.shape))[:, target].double()
-                estimate[path] += outputs.diff() / 2
-            total += estimate
-            squares += estimate**2
-        mean = total / permutations
-        values.append(mean.view(row.shape))
-        errors.append(((squares / permutations - mean**2) / permutations).mean().sqrt())
-    return torch.stack(values).float(), torch.stack(errors).mean()
 
 
 if __name__ == "__main__":

@@ -229,5 +229,5 @@ def _report(missing: list[fx.Node]) -> str:
         own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
         where = "  in {}, line {}: {}".format(*own[-1]) if own else ""
         lines.append(f"  - {node.target}{where}")
-    lines.append("Register rules for them with dasp.rule, or use ExactShapley, which only evaluates the model.")
+    lines.append("Register rules for them with dasp.rule, or use BayesianShapley, which only evaluates the model.")
     return "\n".join(lines)

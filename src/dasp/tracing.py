@@ -77,7 +77,7 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     except Exception as error:
         raise UntraceableModel(
             f"{type(model).__name__} cannot be exported to a graph by torch.export: {_reason(error)}\n"
-            "If its control flow depends on the data, write it without such branches (torch.where). ExactShapley only "
+            "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley only "
             "evaluates the model and needs no graph."
         ) from error
 
@@ -106,7 +106,7 @@ def checked_model(model: Any) -> nn.Module | ExportedProgram:
     if not isinstance(model, nn.Module):
         raise TypeError(
             f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
-            f"{type(model).__name__}; ExactShapley takes any callable"
+            f"{type(model).__name__}; BayesianShapley takes any callable"
         )
     training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
     if training:

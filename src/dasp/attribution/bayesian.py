@@ -38,8 +38,10 @@ class BayesianShapley(Attribution):  # type: ignore[misc]
     Args:
         forward_func: any callable, as in Captum.
         prior: another attribution method (`GradientDASP(model)`, or `DASP(model, rank="full")` for few players),
-            a tensor of attributions, or None for none.
+            a tensor of attributions, or None for none. DASP's methods are trusted by what is known of their errors,
+            other numbers less; data overrule both.
 
+    >>> from dasp import GradientDASP
     >>> model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()
     >>> method = BayesianShapley(model, prior=GradientDASP(model))
     >>> attributions, std = method.attribute(torch.ones(2, 12), max_evaluations=100, return_std=True)

@@ -57,7 +57,7 @@ class ExactShapley(Attribution):  # type: ignore[misc]
         if most > MOST_PLAYERS:
             raise ValueError(
                 f"{most} players have 2^{most} coalitions, and ExactShapley evaluates at most 2^{MOST_PLAYERS}: group "
-                "players with feature_mask, or use DASP"
+                "players with feature_mask, or use BayesianShapley or DASP"
             )
         values = []
         evaluations = sum(game.rows << game.count for game in question.games)

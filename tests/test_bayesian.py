@@ -1,0 +1,466 @@
+"""BayesianShapley: the design, the regression against a dense oracle, and what its users rely on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from captum.attr import InputXGradient, IntegratedGradients
+from torch import nn
+
+from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, rmse
+from dasp.attribution import posterior as posterior_module
+from dasp.attribution import regression
+from dasp.attribution.interactions import feature_count, features, kernel, size_means
+from dasp.attribution.pairs import Pairs, pair_count, shapley_weights
+from dasp.attribution.posterior import Covariance, Trust, posterior
+
+
+def network(players: int, outputs: int = 1, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers = nn.Linear(players, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, outputs)
+    return nn.Sequential(*layers).double().eval()
+
+
+def rows(number: int, players: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(number, players, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def enumerated(function, x):
+    """Shapley values of one row and a zero baseline, by all orders of the players."""
+    players = len(x)
+    total = torch.zeros(players, dtype=x.dtype)
+    orders = list(itertools.permutations(range(players)))
+    for order in orders:
+        present = torch.zeros_like(x)
+        for player in order:
+            before = function(present[None])[0]
+            present = present.clone()
+            present[player] = x[player]
+            total[player] += (function(present[None])[0] - before).detach().reshape(())
+    return total / len(orders)
+
+
+# The design
+
+
+@pytest.mark.parametrize("players", [2, 3, 4, 7, 8])
+def test_all_pairs_are_all_coalitions(players):
+    pairs = Pairs.draw(players, 10**6, seed=3)
+    assert len(pairs) == pair_count(players)
+    codes = (pairs.members.long() << torch.arange(players)).sum(1).tolist()
+    assert {*codes, *(2**players - 1 - code for code in codes)} == set(range(1, 2**players - 1))
+
+
+@pytest.mark.parametrize("players", [3, 6, 7])
+def test_weights_of_pairs_give_shapley_values(players):
+    values = torch.randn(2**players, dtype=torch.float64)
+
+    def game(present):
+        return values[(present.long() << torch.arange(players)).sum(1)]
+
+    pairs = Pairs.draw(players, 10**6, seed=0)
+    y = (game(pairs.members) - game(~pairs.members)) / 2
+    result = (values[-1] - values[0]) / players + (pairs.weights * y) @ pairs.centred()
+    torch.testing.assert_close(result, enumerated(game, torch.ones(players, dtype=torch.float64)))
+
+
+@pytest.mark.parametrize(("players", "number"), [(9, 200), (40, 500), (300, 700), (5000, 20)])
+def test_longer_designs_begin_with_shorter_ones_and_repeat_nothing(players, number):
+    pairs, first = (Pairs.draw(players, n, seed=5) for n in (number, number // 3))
+    assert torch.equal(pairs.members[: number // 3], first.members)
+    assert len(torch.unique(pairs.members, dim=0)) == number
+    assert not torch.equal(pairs.members, Pairs.draw(players, number, seed=6).members)
+    assert int(pairs.sizes.max()) <= players // 2
+
+
+def test_sizes_are_even():
+    counts = torch.bincount(Pairs.draw(100, 1000, seed=0).sizes.long(), minlength=51)[1:]
+    assert bool(((counts[:-1] - 20.2).abs() <= 3).all())  # 1000 / 49.5
+    assert abs(int(counts[-1]) - 10) <= 3
+
+
+def test_players_are_even():
+    share = Pairs.draw(200, 4000, seed=0).centred().mean(0)
+    assert float(share.abs().max()) < 5 * math.sqrt(1 / 6 / 4000)  # variance s(N−s)/N² over sizes is 1/6
+
+
+# Interactions
+
+
+@pytest.mark.parametrize(("players", "number"), [(4, 5), (5, 15), (9, 60), (40, 30)])
+def test_kernel_is_the_product_of_features(players, number):
+    pairs = Pairs.draw(players, number, seed=0)
+    by_features = features(pairs)
+    assert by_features.shape[1] == feature_count(players)
+    torch.testing.assert_close(kernel(pairs), by_features @ by_features.T)
+    torch.testing.assert_close(features(pairs, slice(2, 4)), by_features[2:4])
+
+
+def test_interactions_and_size_means_have_no_shapley_value():
+    pairs = Pairs.draw(9, 10**6, seed=0)
+    project = pairs.weights[:, None] * pairs.centred()
+    for noise in (features(pairs), size_means(pairs)):
+        assert noise.shape[1] > 0
+        assert float((project.T @ noise).abs().max()) < 1e-14
+
+
+# The regression
+
+
+def dense_posterior(pairs, y, total, prior, covariances, trust):
+    """The same model by textbook Gaussian conditioning, one hyper-parameter at a time, with dense matrices."""
+    n, m = pairs.players, len(pairs)
+    z = pairs.centred()
+    y = y - (pairs.sizes / n - 0.5) * total
+    noise = pairs.sizes * (n - pairs.sizes)
+    unit = (1 / noise).mean()
+    s = torch.arange(1, n // 2 + 1).double()
+    counts = torch.tensor([math.comb(n, int(k)) // (2 if 2 * k == n else 1) for k in s], dtype=torch.float64)
+    white = (shapley_weights(n) ** 2 * counts * s * (n - s) * unit * s * (n - s)).sum() / n**2
+    means = size_means(pairs)
+    ones = torch.ones(n, dtype=torch.float64)
+    logs, centres, variances = [], [], []
+    for covariance in covariances:
+        root = covariance.scale[0].sqrt()
+        t = torch.diag(root**2) if covariance.correlation is None else root[:, None] * covariance.correlation * root
+        start = prior + t @ ones * (total - prior.sum()) / t.sum()
+        t = t - torch.outer(t @ ones, t @ ones) / t.sum()
+        for strength in regression._STRENGTHS:
+            v = torch.diag(noise * unit) + strength * unit * kernel(pairs)
+            inverse = torch.linalg.inv(v)
+            inner = means.T @ inverse @ means
+            projected = inverse - inverse @ means @ torch.linalg.inv(inner) @ means.T @ inverse
+            scale = (z @ t @ z.T @ projected).trace() / (m - means.shape[1])
+            for signal, log_density in zip(posterior_module._SIGNAL, trust.log_density(), strict=True):
+                a = signal / scale
+                c = v + a * z @ t @ z.T
+                inverse = torch.linalg.inv(c)
+                inner = means.T @ inverse @ means
+                precision = inverse - inverse @ means @ torch.linalg.inv(inner) @ means.T @ inverse
+                residual = y - z @ start
+                freedom = m - means.shape[1]
+                square = residual @ precision @ residual
+                logs.append(log_density - (torch.logdet(c) + torch.logdet(inner) + freedom * square.log()) / 2)
+                cross = a * t @ z.T + (pairs.weights * noise * unit)[:, None].T * z.T
+                centres.append(start + cross @ precision @ residual)
+                variance = a * t.diagonal() + white - (cross @ precision * cross).sum(1)
+                variances.append(variance * square / (freedom - 2))
+    weights = torch.stack(logs).softmax(0)[:, None]
+    mean = (weights * torch.stack(centres)).sum(0)
+    return mean, (weights * (torch.stack(variances) + (torch.stack(centres) - mean) ** 2)).sum(0).sqrt()
+
+
+@pytest.mark.parametrize(
+    ("players", "number"),
+    [(40, 20), (40, 60), (40, 120), (7, 30), (7, 55), (8, 120)],
+    ids=["fewer than players", "fewer than features", "more", "cubic", "cubic, more", "cubic, nearly all"],
+)
+def test_posterior_is_gaussian_conditioning(players, number, monkeypatch):
+    monkeypatch.setattr(posterior_module, "_NEGLIGIBLE", -1.0)  # no component is left out
+    monkeypatch.setattr(posterior_module, "_SIGNAL", torch.logspace(-3, 3, 7, dtype=torch.float64))
+    torch.manual_seed(players)
+    pairs = Pairs.draw(players, number, seed=1)
+    y, prior = torch.randn(number, 3).double(), torch.randn(3, players).double()
+    total, scale = torch.randn(3).double(), torch.rand(3, players).double() + 0.1
+    places = torch.arange(players)[:, None].double()
+    near = torch.exp(-torch.cdist(places, places))
+    covariances = [Covariance(torch.ones(1, players).double()), Covariance(scale), Covariance(scale, near)]
+    trust = Trust(0.1, 2)
+    mean, deviation = posterior(pairs, y, total, prior, covariances, trust)
+    for i in range(3):
+        own = [covariance.of(slice(i, i + 1)) for covariance in covariances]
+        wanted = dense_posterior(pairs, y[:, i], total[i], prior[i], own, trust)
+        torch.testing.assert_close(mean[i], wanted[0], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(deviation[i], wanted[1], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("players", [5, 8, 10])
+def test_all_pairs_give_the_exact_values_whatever_the_prior(players):
+    """Not a special case: the noise is part of the game, and nothing of it is left."""
+    torch.manual_seed(0)
+    pairs = Pairs.draw(players, 10**6, seed=0)
+    y, total, prior = torch.randn(len(pairs), 2).double(), torch.randn(2).double(), torch.randn(2, players).double()
+    covariances = [Covariance(torch.ones(1, players).double())]
+    mean, deviation = posterior(pairs, y, total, prior, covariances, Trust(0.1, 2))
+    exact = total[:, None] / players + (pairs.weights[:, None] * y).T @ pairs.centred()
+    torch.testing.assert_close(mean, exact, rtol=0, atol=1e-10)
+    assert float(deviation.max()) < 1e-5
+
+
+# The estimator
+
+
+@pytest.mark.parametrize("players", [10, 12])
+@pytest.mark.parametrize("prior", [False, True])
+def test_budget_for_all_coalitions_is_exact(players, prior):
+    model, x = network(players), rows(2, players)
+    method = BayesianShapley(model, torch.randn(2, players) if prior else None)
+    values, std = method.attribute(x, max_evaluations=2**players, return_std=True)
+    torch.testing.assert_close(values, ExactShapley(model).attribute(x), rtol=0, atol=1e-8)
+    assert bool((std == 0).all())
+    almost = method.attribute(x, max_evaluations=2**players - 2)
+    torch.testing.assert_close(almost, values, rtol=0, atol=1e-3)
+    assert not torch.equal(almost, values)
+
+
+def test_exact_by_definition():
+    model, x = network(5), rows(1, 5)
+    values = BayesianShapley(model).attribute(x, max_evaluations=32)
+    torch.testing.assert_close(values[0], enumerated(model, x[0]), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("prior", [None, "gradient", "full"])
+def test_converges_with_honest_error_bars(prior):
+    errors, inside, stated = [], [], []
+    for seed in range(6):
+        model, x = network(13, seed=seed), rows(5, 13, seed)
+        truth = ExactShapley(model).attribute(x)
+        chosen = {None: None, "gradient": GradientDASP(model), "full": DASP(model, rank="full")}[prior]
+        results = [BayesianShapley(model, chosen).attribute(x, max_evaluations=budget, seed=seed, return_std=True)
+                   for budget in (50, 200, 1000)]  # fmt: skip
+        errors.append(torch.stack([rmse(values, truth).mean() for values, _ in results]))
+        inside.append(torch.stack([((values - truth).abs() <= 1.96 * std).double().mean() for values, std in results]))
+        stated.append(torch.stack([std.square().mean().sqrt() for _, std in results]))
+    first, second, third = torch.stack(errors).mean(0)
+    assert third < second / 2
+    assert second < first
+    covered = torch.stack(inside).mean(0)  # 390 pairs
+    assert bool((covered > 0.87).all())
+    assert bool((covered < 0.995).all())
+    assert bool(((torch.stack(stated).mean(0) / torch.stack(errors).mean(0)).log().abs() < math.log(1.6)).all())
+
+
+def test_a_good_prior_is_not_lost_and_a_wrong_one_is_overcome():
+    model, x = network(16), rows(8, 16)
+    truth = ExactShapley(model).attribute(x)
+    prior = DASP(model, rank="full")
+    good = prior.attribute(x)
+    for budget in (36, 72, 288):
+        error = rmse(BayesianShapley(model, prior).attribute(x, max_evaluations=budget), truth).mean()
+        assert error < 1.25 * rmse(good, truth).mean()
+    for wrong in (-good, good.roll(1, 1), 3 * good, torch.randn_like(good)):
+        error, flat = (rmse(BayesianShapley(model, p).attribute(x, max_evaluations=1500), truth).mean()
+                       for p in (wrong, None))  # fmt: skip
+        assert error < 1.1 * flat
+
+
+def test_linear_models_need_few_evaluations():
+    model = nn.Linear(9, 2).double().eval()
+    x = rows(3, 9)
+    values, std = BayesianShapley(model).attribute(x, max_evaluations=40, return_std=True)
+    torch.testing.assert_close(values, x[:, None] * model.weight.detach(), rtol=0, atol=1e-6)
+    assert float(std.max()) < 1e-4
+
+
+@pytest.mark.parametrize("prior", [None, torch.zeros(2, 11), torch.ones(2, 11)])
+def test_constant_outputs_get_nothing(prior):
+    method = BayesianShapley(lambda x: x[:, 0] * 0 + 3, prior)
+    values, std = method.attribute(torch.ones(2, 11), max_evaluations=60, return_std=True)
+    assert bool(torch.isfinite(values).all() & torch.isfinite(std).all())
+    assert float(values.abs().max()) < 1e-2
+    assert float(values.sum().abs()) < 1e-6
+
+
+@pytest.mark.parametrize("factor", [1e-160, 1e160])
+def test_units_do_not_matter(factor):
+    model, x = network(12), rows(2, 12)
+    prior = DASP(model, rank="full").attribute(x)
+    values, std = BayesianShapley(model, prior).attribute(x, max_evaluations=100, return_std=True)
+    scaled = BayesianShapley(lambda x: model(x) * factor, prior * factor)
+    values_scaled, std_scaled = scaled.attribute(x, max_evaluations=100, return_std=True)
+    torch.testing.assert_close(values_scaled / factor, values)
+    torch.testing.assert_close(std_scaled / factor, std)
+
+
+def test_attributions_always_sum_to_the_difference():
+    model, x = network(14, outputs=3), rows(4, 14)
+    baseline = rows(4, 14, seed=2)
+    for budget in (10, 33, 500):
+        values = BayesianShapley(model, torch.randn(4, 3, 14)).attribute(x, baseline, max_evaluations=budget)
+        torch.testing.assert_close(values.sum(-1), (model(x) - model(baseline)).detach(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.15])
+def test_the_same_for_any_batch_size_and_any_rows_beside(tolerance):
+    model, x = network(12, outputs=2), rows(5, 12)
+    method = BayesianShapley(model, GradientDASP(model))
+    options = {"max_evaluations": 3000, "tolerance": tolerance, "return_std": True}
+    values, std = method.attribute(x, **options)
+    for other in (method.attribute(x, internal_batch_size=7, **options), method.attribute(x, **options)):
+        torch.testing.assert_close(other, (values, std), rtol=0, atol=1e-10)
+    alone = method.attribute(x[3:4], **options)
+    torch.testing.assert_close(alone, (values[3:4], std[3:4]), rtol=0, atol=1e-9)
+    assert not torch.equal(method.attribute(x, seed=1, **options)[0], values)
+
+
+def test_all_outputs_from_the_same_evaluations():
+    calls = 0
+
+    def counted(x):
+        nonlocal calls
+        calls += len(x)
+        return model(x)
+
+    model, x = network(12, outputs=3), rows(2, 12)
+    values = BayesianShapley(counted).attribute(x, max_evaluations=100)
+    assert calls <= 2 * 100
+    for target in range(3):
+        one = BayesianShapley(model).attribute(x, target=target, max_evaluations=100)
+        torch.testing.assert_close(values[:, target], one)
+    mixed = BayesianShapley(model).attribute(x, target=[2, 0], max_evaluations=100)
+    torch.testing.assert_close(mixed, torch.stack([values[0, 2], values[1, 0]]))
+
+
+@pytest.mark.parametrize("budget", [10, 11, 37, 250])
+def test_never_more_evaluations_than_allowed(budget):
+    model, x, most = network(10), rows(1, 10), 0
+
+    def counted(x):
+        nonlocal most
+        most += len(x)
+        return model(x)
+
+    BayesianShapley(counted).attribute(x, max_evaluations=budget)
+    assert budget - 1 <= most <= budget
+
+
+def test_rows_stop_when_they_are_certain():
+    model, x = network(14), rows(6, 14)
+    evaluated = 0
+
+    def counted(x):
+        nonlocal evaluated
+        evaluated += len(x)
+        return model(x)
+
+    options = {"max_evaluations": 4000, "tolerance": 0.1, "return_std": True}
+    values, std = BayesianShapley(counted).attribute(x, **options)
+    wanted = 0.1 * torch.maximum((model(x) - model(0 * x))[:, 0].abs(), 0.01 * values.abs().sum(1))
+    assert bool((std.amax(1) <= wanted).all())
+    assert evaluated < 6 * 4000
+    with pytest.warns(UserWarning, match=r"row\(s\) did not reach the tolerance 0.0001 with 200 evaluations"):
+        BayesianShapley(model).attribute(x, max_evaluations=200, tolerance=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require gradients")
+def test_groups_are_players():
+    model, x = network(12), rows(3, 12)
+    groups = torch.tensor([0, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 7])
+    truth = ExactShapley(model).attribute(x, feature_mask=groups)
+    for prior in (None, GradientDASP(model), DASP(model), IntegratedGradients(model), InputXGradient(model), truth):
+        method = BayesianShapley(model, prior)
+        values = method.attribute(x, feature_mask=groups, max_evaluations=254)
+        assert torch.equal(values[:, 2], values[:, 4])
+        torch.testing.assert_close(values, truth, rtol=0, atol=0.01)
+
+
+def test_entries_of_a_group_add_up_where_a_prior_knows_no_groups():
+    model = nn.Linear(12, 1).double().eval()
+    x, groups = rows(2, 12), torch.arange(12) // 2 % 5
+    values = BayesianShapley(model, IntegratedGradients(model)).attribute(x, feature_mask=groups, max_evaluations=10)
+    torch.testing.assert_close(values, ExactShapley(model).attribute(x, feature_mask=groups))
+
+
+def test_masks_of_rows():
+    model, x = network(9), rows(2, 9)
+    masks = torch.stack([torch.arange(9), torch.arange(9) // 3])
+    values, std = BayesianShapley(model, GradientDASP(model)).attribute(
+        x, feature_mask=masks, max_evaluations=100, return_std=True
+    )
+    own = BayesianShapley(model, GradientDASP(model)).attribute(x[:1], max_evaluations=100)
+    torch.testing.assert_close(values[:1], own)
+    torch.testing.assert_close(values[1:], ExactShapley(model).attribute(x[1:], feature_mask=masks[1]))
+    assert bool((std[1] == 0).all())
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(20, 6)
+        self.body = nn.Sequential(nn.Linear(4 * 6 + 8, 20), nn.ReLU(), nn.Linear(20, 2))
+
+    def forward(self, words, numbers, shift):
+        return self.body(torch.cat([self.embedding(words).flatten(1), numbers], 1)) + shift[:, None]
+
+
+def test_several_inputs_of_different_types():
+    model = TwoInputs().eval()
+    inputs = torch.randint(1, 20, (3, 4)), torch.randn(3, 8)
+    shift = torch.randn(3)
+    truth = ExactShapley(model).attribute(inputs, additional_forward_args=shift, target=1)
+    for prior in (None, GradientDASP(model), truth):
+        values, std = BayesianShapley(model, prior).attribute(
+            inputs, additional_forward_args=shift, target=1, max_evaluations=600, return_std=True
+        )
+        for part, exact, error in zip(values, truth, std, strict=True):
+            assert part.shape == exact.shape == error.shape
+            torch.testing.assert_close(part, exact, rtol=0, atol=0.05)
+            assert part.dtype == torch.float32
+
+
+@pytest.mark.parametrize("prior", [None, DASP, GradientDASP])
+def test_backgrounds(prior):
+    model, x, background = network(11), rows(3, 11), rows(4, 11, seed=9)
+    truth = torch.stack([ExactShapley(model).attribute(x, row[None]) for row in background]).mean(0)
+    torch.testing.assert_close(ExactShapley(model).attribute(x, background), truth)
+    method = BayesianShapley(model, None if prior is None else prior(model))
+    values, std = method.attribute(x, background, max_evaluations=600, return_std=True)
+    torch.testing.assert_close(values, truth, rtol=0, atol=5 * float(std.max()))
+    torch.testing.assert_close(values, truth, rtol=0, atol=0.01)
+
+
+def test_priors_of_captum_for_all_outputs():
+    model, x = network(10, outputs=3), rows(2, 10)
+    prior = IntegratedGradients(model)
+    values = BayesianShapley(model, prior).attribute(x, max_evaluations=80)
+    by_tensor = torch.stack([prior.attribute(x, target=target) for target in range(3)], 1)
+    torch.testing.assert_close(values, BayesianShapley(model, by_tensor).attribute(x, max_evaluations=80))
+
+
+def test_neighbours_share_errors_on_a_grid():
+    """A prior that is off by something smooth is mended with fewer evaluations where players have places."""
+    grid = 16
+    place = torch.arange(grid).double()
+    wave = torch.sin(place[:, None] / 3) * torch.cos(place / 4)
+    weights = torch.randn(grid, grid, generator=torch.Generator().manual_seed(0)).double()
+
+    def model(image):
+        linear = (image.reshape(-1, grid, grid) * (weights + wave)).sum((1, 2))
+        return linear + 0.5 * torch.sin(image.reshape(len(image), -1).sum(1))
+
+    prior, truth = weights[None], (weights + wave)[None]
+    flat = BayesianShapley(model, prior.view(1, -1)).attribute(torch.ones(1, grid * grid).double(), max_evaluations=300)
+    image = BayesianShapley(model, prior[:, None]).attribute(torch.ones(1, 1, grid, grid).double(), max_evaluations=300)
+    assert rmse(image[:, 0], truth) < 0.7 * rmse(flat.view(1, grid, grid), truth)
+
+
+def test_many_players():
+    weights = torch.linspace(-1, 1, 20_000).double()
+    values, std = BayesianShapley(lambda x: torch.tanh(x @ weights), weights[None]).attribute(
+        torch.ones(1, 20_000).double(), max_evaluations=130, return_std=True
+    )
+    assert values.shape == std.shape == (1, 20_000)
+    assert bool(torch.isfinite(values).all() & (std > 0).all())
+
+
+@pytest.mark.parametrize(
+    ("prior", "options", "error", "message"),
+    [
+        (None, {"max_evaluations": 9}, ValueError, "max_evaluations must be at least 10"),
+        (None, {"max_evaluations": 0}, ValueError, "max_evaluations must be at least 1"),
+        (None, {"tolerance": 0.0}, ValueError, "tolerance must be positive"),
+        (None, {"internal_batch_size": 0}, ValueError, "internal_batch_size"),
+        ("DASP", {}, TypeError, "prior must be an Attribution, a tensor or None, not a str"),
+        (torch.zeros(2, 5), {}, ValueError, r"the prior has shape \(2, 5\); attributions of shape \(2, 6\)"),
+        (torch.full((2, 6), math.nan), {}, ValueError, "the prior has NaN"),
+        ((torch.zeros(2, 6), torch.zeros(2, 6)), {}, ValueError, "the prior has shape"),
+    ],
+)
+def test_bad_options(prior, options, error, message):
+    model, x = network(6), rows(2, 6)
+    with pytest.raises(error, match=message):
+        BayesianShapley(model, prior).attribute(x, **{"max_evaluations": 20, **options})
