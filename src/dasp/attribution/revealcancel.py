@@ -74,10 +74,12 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         parts = [part.requires_grad_() for x in inputs for part in (x.positive, x.negative)]
         with torch.enable_grad():
             output = walk(self._trace(game), (*inputs, *game.extra), self.rule)
-            outputs = select(output.total).reshape(game.rows, -1).sum(0)
+            outputs = select(output.total).reshape(game.rows, -1).sum(0).unbind()
         result = torch.zeros(game.count, game.rows, len(outputs), dtype=game.dtype, device=game.device)
         players = torch.cat([mask.flatten() for mask in game.masks for _ in ("positive", "negative")])
-        for i, each in enumerate(outputs if outputs.requires_grad else ()):  # else they do not depend on the inputs
+        for i, each in enumerate(outputs):
+            if not each.requires_grad:  # it does not depend on the inputs
+                continue
             multipliers = torch.autograd.grad(each, parts, retain_graph=True, materialize_grads=True)
             terms = [(m * part.detach()).flatten(1) for m, part in zip(multipliers, parts, strict=True)]
             result[:, :, i].index_add_(0, players, torch.cat(terms, 1).T.to(game.dtype))

@@ -65,7 +65,7 @@ class Difference:
         """x itself; or a constant, which has no difference."""
         if isinstance(x, Difference):
             return x
-        constant = torch.as_tensor(x).to(like.reference)
+        constant = torch.as_tensor(x, dtype=like.reference.dtype, device=like.reference.device)
         return Difference(constant, torch.zeros_like(constant), torch.zeros_like(constant))
 
     @property
@@ -74,14 +74,25 @@ class Difference:
         return self.positive + self.negative
 
     @property
+    def change(self) -> Tensor:
+        """Δ as a constant; 0 where the parts cancel but for rounding, as in a ReLU that is off at both ends."""
+        total = self.total.detach()
+        return torch.where(_lost(total, self.size), 0, total)
+
+    @property
+    def size(self) -> Tensor:
+        """|Δ⁺| + |Δ⁻|, as a constant."""
+        return self.positive.detach().abs() + self.negative.detach().abs()
+
+    @property
     def value(self) -> Tensor:
         """x, as a constant."""
-        return self.reference + self.total.detach()
+        return self.reference + self.change
 
     @property
     def middle(self) -> Tensor:
         """½(x + x⁰), as a constant."""
-        return self.reference + self.total.detach() / 2
+        return self.reference + self.change / 2
 
     def each(self, function: Function) -> Difference:
         """A function that only moves entries, on all parts."""
@@ -101,15 +112,14 @@ class Difference:
 
 def weighted(reference: Tensor, linear: Linear, x: Difference, *, entrywise: bool = False) -> Difference:
     """The linear rule, for an op's linear part and the reference of its result."""
-    total = x.total
-    magnitude = x.positive - x.negative if entrywise else total.detach().sign() * total
-    change, spread = linear(total, 1), linear(magnitude, "absolute")
+    magnitude = x.positive - x.negative if entrywise else x.change.sign() * x.total
+    change, spread = linear(x.total, 1), linear(magnitude, "absolute")
     return Difference(reference, (change + spread) / 2, (change - spread) / 2)
 
 
 def rescale(function: Function, x: Difference) -> Difference:
     """Both parts with the slope from x⁰ to x."""
-    slope = _slope(function, x, x.reference, x.total.detach())
+    slope = _slope(function, x, x.reference, x.change)
     return Difference(function(x.reference), slope * x.positive, slope * x.negative)
 
 
@@ -126,11 +136,15 @@ def revealcancel(function: Function, x: Difference) -> Difference:
 
 def _slope(function: Function, x: Difference, start: Tensor, step: Tensor) -> Tensor:
     """(f(start + step) − f(start))/step; f'(start) where the step is lost in the rounding of x and its parts."""
-    scale = x.reference.abs() + x.positive.detach().abs() + x.negative.detach().abs()
-    lost = step.abs() <= torch.finfo(step.dtype).eps ** 0.75 * scale
+    lost = _lost(step, x.reference.abs() + x.size)
     with torch.enable_grad():
         at = start.clone().requires_grad_()
         value = function(at)
         (derivative,) = torch.autograd.grad(value.sum(), at)
     ratio = (function(start + step) - value.detach()) / torch.where(lost, 1, step)
     return torch.where(lost, derivative, ratio)
+
+
+def _lost(step: Tensor, scale: Tensor) -> Tensor:
+    """Where a step cannot be told from the rounding of numbers of that scale."""
+    return step.abs() <= torch.finfo(step.dtype).eps ** 0.75 * scale

@@ -58,4 +58,5 @@ def _continuous(node: fx.Node) -> bool:
 
 def _unknown(x: Any) -> Any:
     """Stands for the result of an operation without a rule, so that the walk can go on to find others."""
-    return Difference(x, torch.zeros_like(x), torch.zeros_like(x)) if isinstance(x, Tensor) else x
+    continuous = isinstance(x, Tensor) and x.is_floating_point()
+    return Difference(x, torch.zeros_like(x), torch.zeros_like(x)) if continuous else x
