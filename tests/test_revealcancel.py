@@ -74,19 +74,37 @@ def test_one_unit():
 
 
 def test_parts_that_cancel_go_to_both_parts_in_halves():
-    """h = ReLU(x₁ − x₂ + 1) at (1, 1) has y⁺ = ½(2 − 1) + ½(1 − 0) = 1 and y⁻ = −1. As h does not differ from its
-    reference, ReLU(2h − 1) passes half of each on as positive and half as negative."""
-    model = Net(lambda x: torch.relu((2 * torch.relu(x[:, :1] - x[:, 1:] + 1)).sum(1) - 1))
-    torch.testing.assert_close(DeepLiftRevealCancel(model).attribute(torch.ones(1, 2)), torch.tensor([[2.0, -2.0]]))
+    """h = ReLU(1 + x₁ − x₂) at (1, 1) has h⁺ = ½(2 − 1) + ½(1 − 0) = 1 and h⁻ = −1. ReLU(−3 + 2h + 4x₃ − 3x₄) has
+
+        Δ⁺ = 4,  y⁺ = ½(3 − 0) + ½(0 − 0) = 4·⅜,        Δ⁻ = −3,  y⁻ = ½(0 − 0) + ½(0 − 3) = −3·½
+
+    and h, which does not differ from its reference, the mean of both multipliers: 2·½(⅜ + ½).
+    """
+    weights = torch.tensor([2.0, 4.0, -3.0])
+
+    def function(x):
+        hidden = torch.relu(1 + x[:, :1] - x[:, 1:2])
+        return torch.relu(torch.cat([hidden, x[:, 2:]], 1) @ weights - 3)
+
+    result = DeepLiftRevealCancel(Net(function)).attribute(torch.ones(1, 4))
+    torch.testing.assert_close(result, torch.tensor([[0.875, -0.875, 1.5, -1.5]]))
 
 
 def test_where_nothing_differs_the_derivative_is_taken():
-    """In single precision too, where 0.1 + 0.2 − 0.3 is not quite 0, and the sigmoid's difference lost in rounding."""
-    weights = torch.tensor([0.1, 0.2, -0.3])
+    """In single precision too, where 0.7 + 0.1 − 0.8 is not quite 0, and small differences are lost in rounding."""
+    weights = torch.tensor([0.7, 0.1, -0.8])
     model = Net(lambda x: torch.sigmoid(3 + x @ weights))
-    result = DeepLiftRevealCancel(model, rule="rescale").attribute(torch.ones(1, 3))
     slope = torch.sigmoid(torch.tensor(3.0)) * torch.sigmoid(torch.tensor(-3.0))
-    torch.testing.assert_close(result, weights[None] * slope, rtol=1e-4, atol=1e-6)
+    for x in (torch.ones(1, 3), torch.tensor([[1e-7, 1e-7, 1e-7]]), torch.tensor([[1e-7, 2e-7, 0.0]])):
+        for rule in NONLINEAR if float(x.max()) < 1 else ["rescale"]:
+            result = DeepLiftRevealCancel(model, rule=rule).attribute(x)
+            torch.testing.assert_close(result / x.max(), weights * x / x.max() * slope, rtol=1e-4, atol=1e-6)
+
+
+def test_where_there_is_no_derivative_nothing_is_attributed():
+    model = Net(lambda x: (x**2).sum(1).sqrt())
+    result = DeepLiftRevealCancel(model).attribute(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+    torch.testing.assert_close(result, torch.tensor([[0.0, 0.0], [1.8, 3.2]]))
 
 
 # Against slow versions.

@@ -135,14 +135,15 @@ def revealcancel(function: Function, x: Difference) -> Difference:
 
 
 def _slope(function: Function, x: Difference, start: Tensor, step: Tensor) -> Tensor:
-    """(f(start + step) − f(start))/step; f'(start) where the step is lost in the rounding of x and its parts."""
+    """(f(start + step) − f(start))/step; f'(start) where the step is lost in the rounding of x and its parts, or 0
+    where there is no derivative, as of √ at 0."""
     lost = _lost(step, x.reference.abs() + x.size)
     with torch.enable_grad():
         at = start.clone().requires_grad_()
         value = function(at)
         (derivative,) = torch.autograd.grad(value.sum(), at)
     ratio = (function(start + step) - value.detach()) / torch.where(lost, 1, step)
-    return torch.where(lost, derivative, ratio)
+    return torch.where(lost, derivative.nan_to_num(posinf=0, neginf=0), ratio)
 
 
 def _lost(step: Tensor, scale: Tensor) -> Tensor:
