@@ -17,7 +17,7 @@ import torch
 from captum.attr import DeepLift, IntegratedGradients
 from torch import Tensor, nn
 
-from dasp import DASP, ExactShapley, rmse, spearman
+from dasp import DASP, DeepLiftRevealCancel, ExactShapley, rmse, spearman
 
 PLAYERS, TEST_ROWS = 18, 880
 
@@ -75,6 +75,7 @@ def main() -> None:
     methods = {
         "integrated gradients": IntegratedGradients(model),
         "DeepLIFT": DeepLift(model),
+        "DeepLIFT, RevealCancel": DeepLiftRevealCancel(model),
         "DASP": DASP(model),
         "DASP, rank 8": DASP(model, rank=8),
         "DASP, full rank": DASP(model, rank="full"),

@@ -5,8 +5,10 @@ from dasp.attribution.dasp import DASP
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.gradient import GradientDASP
 from dasp.attribution.permutation import PermutationShapley
+from dasp.attribution.revealcancel import DeepLiftRevealCancel
 from dasp.gaussian import Gaussian
 from dasp.lifting import UnsupportedOperation
+from dasp.maximum_game import shapley_of_maximum
 from dasp.metrics import completeness_gap, rmse, spearman
 from dasp.propagation import propagate
 from dasp.rules import rule
@@ -15,6 +17,7 @@ from dasp.tracing import UntraceableModel
 __all__ = [
     "DASP",
     "BayesianShapley",
+    "DeepLiftRevealCancel",
     "ExactShapley",
     "Gaussian",
     "GradientDASP",
@@ -25,6 +28,7 @@ __all__ = [
     "propagate",
     "rmse",
     "rule",
+    "shapley_of_maximum",
     "spearman",
 ]
 

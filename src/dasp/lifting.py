@@ -27,11 +27,11 @@ from dasp.gaussian import Gaussian
 from dasp.players import Contributions, Linear, Toggled, packing
 from dasp.rules.registry import RULES, Rule, evaluate, named
 
-__all__ = ["Lifted", "UnsupportedOperation", "lift"]
+__all__ = ["SHAPE_ONLY", "Lifted", "UnsupportedOperation", "covered", "lift", "report"]
 
 
 aten = torch.ops.aten
-_SHAPE_ONLY = {
+SHAPE_ONLY = {
     aten.sym_size.int,
     aten.zeros_like.default,
     aten.ones_like.default,
@@ -101,7 +101,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
         else:
             raise UnsupportedOperation(f"the traced graph has a {node.op} node, {node.target}")
     if missing:
-        raise UnsupportedOperation(_report(missing))
+        raise UnsupportedOperation(report(missing))
     return _cut(traced, values, targets, count)
 
 
@@ -113,13 +113,13 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
         return op, op(*args, **kwargs)
     if op is operator.getitem:
         return op, args[0] if args[0] in (_RANDOM, _LATER) else op(*args)
-    if op in _SHAPE_ONLY:  # what depends on the shape does not depend on the coalition
+    if op in SHAPE_ONLY:  # what depends on the shape does not depend on the coalition
         target = named(op, _of_shape(op))
         return target, target(*args, **kwargs) if kinds <= {Toggled, Gaussian} else _LATER
     if kinds == {_Later}:
         return op, _LATER
     rule = RULES.get(op)
-    if rule is None or any(_index(user) >= (rule.outputs or _index(user) + 1) for user in node.users):
+    if rule is None or not covered(node, rule):
         raise UnsupportedOperation
     if kinds == {Toggled}:
         players = rule.tracker(op, *args, **kwargs)
@@ -149,6 +149,11 @@ def _may_be_random(node: fx.Node, rule: Rule, args: Any, kwargs: Any) -> bool:
 
 def _leaves(tree: Any) -> list[Any]:
     return _pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, Gaussian))
+
+
+def covered(node: fx.Node, rule: Rule) -> bool:
+    """Whether the rule gives all results of the node that are used."""
+    return rule.outputs is None or all(_index(user) < rule.outputs for user in node.users)
 
 
 def _index(user: fx.Node) -> int:
@@ -222,12 +227,17 @@ def _cut(
     return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
 
 
-def _report(missing: list[fx.Node]) -> str:
-    lines = [f"{len(missing)} operation(s) of the model have no rule for random values:"]
+def report(
+    missing: list[fx.Node],
+    values: str = "random values",
+    remedy: str = "Register rules for them with dasp.rule, or use",
+) -> str:
+    """A message that lists operations, each with the user's own line."""
+    lines = [f"{len(missing)} operation(s) of the model have no rule for {values}:"]
     for node in missing:
         frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
         own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
         where = "  in {}, line {}: {}".format(*own[-1]) if own else ""
         lines.append(f"  - {node.target}{where}")
-    lines.append("Register rules for them with dasp.rule, or use BayesianShapley, which only evaluates the model.")
+    lines.append(f"{remedy} BayesianShapley, which only evaluates the model.")
     return "\n".join(lines)

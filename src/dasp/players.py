@@ -16,16 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["NOBODY", "Contributions", "Linear", "Toggled", "owners", "packing"]
+__all__ = ["NOBODY", "Contributions", "Linear", "Power", "Toggled", "owners", "packing"]
 
 NOBODY = 0
 
-Linear = Callable[[Tensor, int], Tensor]
-"""The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 all one."""
+Power = Literal[0, 1, 2, "absolute"]
+Linear = Callable[[Tensor, Power], Tensor]
+"""The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 all one; or |w|·x."""
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class GradientDASP(PropagatedAttribution):
             attributions, delta = map(background.average, parts)
             return (attributions, delta) if return_convergence_delta else attributions
         _check(index, nodes, internal_batch_size)
+        self._check_differentiable()
         if tolerance <= 0:
             raise ValueError(f"tolerance must be positive, not {tolerance}")
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
@@ -160,6 +161,7 @@ class GradientDASP(PropagatedAttribution):
         torch.Size([2, 3, 3])
         """
         _check(index, nodes, internal_batch_size)
+        self._check_differentiable()
         question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
         if question.full.dim() > 1:
             raise ValueError(f"interactions are of one output: choose a target among {tuple(question.full.shape[1:])}")
@@ -207,8 +209,6 @@ class GradientDASP(PropagatedAttribution):
 def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> None:
     check_index(index)
     check_positive(nodes=nodes, internal_batch_size=internal_batch_size)
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError("GradientDASP differentiates, which inference mode forbids: use torch.no_grad() instead")
 
 
 def automatic_rank(game: Game) -> Rank:

@@ -30,20 +30,32 @@ class PropagatedAttribution(Attribution):  # type: ignore[misc]
         self._traced: tuple[Any, fx.GraphModule] | None = None
         self._lifted: tuple[Any, Lifted] | None = None
 
-    def _lift(self, game: Game) -> Lifted:
-        """The model lifted for the game's players; kept until shapes, players, constants or the set of weights
-        change (what the weights are may change: the graph shares them)."""
+    def _trace(self, game: Game) -> fx.GraphModule:
+        """The model's graph; kept until shapes, constants or the set of weights change (what the weights are may
+        change: the graph shares them)."""
         checked_model(self.model)
         weights = () if isinstance(self.model, ExportedProgram) else (*self.model.parameters(), *self.model.buffers())
         signature = (*map(_signature, (*game.on, *game.extra)), game.batched, *map(id, weights))
         if self._traced is None or self._traced[0] != signature:
             self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES)
             self._lifted = None
+        return self._traced[1]
+
+    def _lift(self, game: Game) -> Lifted:
+        """The model lifted for the game's players; kept until its graph or the players change."""
+        traced = self._trace(game)
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
         if self._lifted is None or self._lifted[0] != players:
             _, row = next(game.slices(1))
-            self._lifted = players, lift(self._traced[1], (*row.toggled(), *row.extra), game.count)
+            self._lifted = players, lift(traced, (*row.toggled(), *row.extra), game.count)
         return self._lifted[1]
+
+    def _check_differentiable(self) -> None:
+        """Refuse to work where derivatives cannot be had."""
+        if torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
+            )
 
     def _frontier(self, lifted: Lifted, game: Game) -> list[Any]:
         """What crosses the frontier of the lifted graph."""

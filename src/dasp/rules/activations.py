@@ -46,11 +46,12 @@ def leaky_relu(x: Gaussian, negative_slope: float = 0.01) -> Gaussian:
     return _bent(x, negative_slope, 1.0)
 
 
-def _channels(op: Any, x: Any, weight: Tensor) -> Tensor | None:
+def channels(op: Any, x: Any, weight: Tensor) -> Tensor | None:
+    """The tracker of an elementwise op with a parameter per channel."""
     return same_entry(op, x)
 
 
-@rule(aten.prelu.default, tracker=_channels)
+@rule(aten.prelu.default, tracker=channels)
 def prelu(x: Gaussian, weight: Tensor) -> Gaussian:
     """Leaky ReLU with a slope per channel (dimension 1)."""
     if weight.numel() > 1 and weight.dim() == 1 and x.mean.dim() > 1:

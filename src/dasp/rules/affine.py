@@ -1,7 +1,8 @@
 """Ops that are affine in one argument: each line gives the linear part with its weights to a power.
 
 With W to the power 1 the linear part maps factor columns, with W² independent variances, and with ones for W it tells
-which entries a unit sees (whatever the weights are, so that a lifted graph outlives a change of them).
+which entries a unit sees (whatever the weights are, so that a lifted graph outlives a change of them). DeepLIFT's rules
+for differences also need |W|.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.players import Linear
+from dasp.players import Linear, Power
 from dasp.rules.registry import affine
 
 aten = torch.ops.aten
 
 
-def raised(weight: Any, power: int) -> Any:
+def raised(weight: Any, power: Power) -> Any:
     """The weights to a power; 0 makes all of them 1, in float64 as the counts need it."""
+    if power == "absolute":
+        return abs(weight)
     if power == 0:
         return torch.ones_like(weight, dtype=torch.float64) if isinstance(weight, Tensor) else 1.0
     return weight * weight if power == 2 else weight
@@ -67,7 +70,7 @@ def batch_norm(
         raise ValueError("batch norm is in training mode: call model.eval() first")
     scale = torch.rsqrt(variance + eps) * (1 if weight is None else weight)
 
-    def linear(data: Tensor, power: int) -> Tensor:
+    def linear(data: Tensor, power: Power) -> Tensor:
         return data * raised(scale, power).view(-1, *[1] * (data.dim() - 2))
 
     return x, linear
@@ -76,8 +79,11 @@ def batch_norm(
 def _uniform(op: Any, counts: Any, *args: Any, **kwargs: Any) -> Linear:
     """An average: every entry that a unit sees has the weight 1/counts."""
 
-    def linear(data: Tensor, power: int) -> Tensor:
-        result = op(data, *args, **kwargs) * counts(data) ** float(1 - power)
+    def linear(data: Tensor, power: Power) -> Tensor:
+        result = op(data, *args, **kwargs)
+        if power == "absolute":
+            return result
+        result = result * counts(data) ** float(1 - power)
         return result.round() if power == 0 else result  # sums of integers
 
     return linear

@@ -173,7 +173,7 @@ def log(x: Gaussian) -> Gaussian:
     return x.through(x.mean.log() - total / 2, slope, (total - slope**2 * variance).clamp(min=0))
 
 
-@rule(aten.where.self, tracker=same_entry)
+@rule(aten.where.self, tracker=same_entry, moves=True)
 def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """a or b by a constant condition."""
     random = a if isinstance(a, Gaussian) else b
@@ -183,7 +183,7 @@ def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaus
     return Gaussian(torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors)
 
 
-@rule(aten.masked_fill.Scalar, tracker=same_entry)
+@rule(aten.masked_fill.Scalar, tracker=same_entry, moves=True)
 def masked_fill(x: Gaussian, mask: Tensor, value: float) -> Gaussian:
     """A constant where the mask is set."""
     return where(mask, torch.full_like(x.mean, value), x)

@@ -74,18 +74,19 @@ def _along(x: Gaussian, dim: int) -> Gaussian:
     return x
 
 
-def _dims(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
+def dimensions(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
+    """The dimensions of a reduction, counted from the front; all if none are given."""
     given = [dim] if isinstance(dim, int) else list(dim)
     return [d % x.dim() for d in given] or list(range(x.dim()))
 
 
-_reduced = within(_dims, keepdim=lambda x, dim=(), keepdim=False: keepdim)
+_reduced = within(dimensions, keepdim=lambda x, dim=(), keepdim=False: keepdim)
 
 
 @rule(aten.amax.default, tracker=_reduced)
 def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     """max over dimensions."""
-    dims = _dims(x.mean, dim)
+    dims = dimensions(x.mean, dim)
     for d in dims:
         x = _along(x, d)
     return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
@@ -98,24 +99,30 @@ def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
 
 
 def _pool(x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Gaussian:
-    kernel, padding, dilation = (
-        each_dimension(kernel, dims),
-        each_dimension(padding, dims),
-        each_dimension(dilation, dims),
-    )
-    stride = each_dimension(stride, dims) if stride not in ((), [], None) else kernel
-    for d in range(dims):
-        x = _windows(x, d - dims, kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
+    for d, each in enumerate(geometry(dims, kernel, stride, padding, dilation)):
+        x = _windows(x, d - dims, *each, ceil_mode)
     return x
+
+
+def geometry(dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[tuple[int, int, int, int]]:
+    """Kernel size, stride, padding and dilation of each dimension; without a stride it is the kernel size."""
+    stride = stride if stride not in ((), [], None) else kernel
+    sizes, steps, borders, spacings = (each_dimension(x, dims) for x in (kernel, stride, padding, dilation))
+    return list(zip(sizes, steps, borders, spacings, strict=True))
+
+
+def window_count(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """How many pooling windows there are along a dimension."""
+    room = length + 2 * padding - dilation * (kernel - 1) - 1
+    outputs = (-(-room // stride) if ceil_mode else room // stride) + 1
+    # A window must start inside the input or its left border.
+    return outputs - 1 if ceil_mode and (outputs - 1) * stride >= length + padding else outputs
 
 
 def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Gaussian:
     """Sliding maxima along one dimension (counted from the end): the maximum of `kernel` shifted slices."""
     length, reach = x.mean.shape[dim], dilation * (kernel - 1) + 1
-    room = length + 2 * padding - reach
-    outputs = (-(-room // stride) if ceil_mode else room // stride) + 1
-    if ceil_mode and (outputs - 1) * stride >= length + padding:
-        outputs -= 1  # a window must start inside the input or its left border
+    outputs = window_count(length, kernel, stride, padding, dilation, ceil_mode)
     right = max((outputs - 1) * stride + reach - length - padding, 0)
     if padding or right:
         border = [0, 0] * (-dim - 1) + [padding, right]

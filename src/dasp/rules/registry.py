@@ -42,6 +42,7 @@ class Rule:
     tracker: Tracker
     linear: Callable[..., tuple[Any, Linear]] | None = None
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
+    moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
 
 
 RULES: dict[Op, Rule] = {}
@@ -98,12 +99,14 @@ def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kw
     return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
 
 
-def rule(*ops: Op, tracker: Tracker = mixing, outputs: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+def rule(
+    *ops: Op, tracker: Tracker = mixing, outputs: int | None = None, moves: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """Register the decorated function on Gaussians as the rule of `ops`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
-            RULES[op] = Rule(function, tracker, outputs=outputs)
+            RULES[op] = Rule(function, tracker, outputs=outputs, moves=moves)
         return function
 
     return register
@@ -112,7 +115,7 @@ def rule(*ops: Op, tracker: Tracker = mixing, outputs: int | None = None) -> Cal
 def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None) -> None:
     """Ops that only move entries: they act, or `call` in their place, on mean, variance and each column alike."""
     for op in ops:
-        RULES[op] = Rule(named(op, _structural(call or op)), tracker)
+        RULES[op] = Rule(named(op, _structural(call or op)), tracker, moves=True)
 
 
 def _structural(op: Op) -> Callable[..., Any]:

@@ -71,7 +71,7 @@ def _padded(op: Any, x: Toggled, pad: list[int], mode: str = "constant", value: 
     return moved(op, x, pad, mode, float(NOBODY) if mode == "constant" else None)  # type: ignore[no-any-return]
 
 
-@rule(aten.pad.default, tracker=_padded)
+@rule(aten.pad.default, tracker=_padded, moves=True)
 def pad(x: Gaussian, pad: list[int], mode: str = "constant", value: float | None = None) -> Gaussian:
     """A constant border has no variance; the other modes copy entries."""
     border = 0.0 if mode == "constant" else None
@@ -82,19 +82,19 @@ def pad(x: Gaussian, pad: list[int], mode: str = "constant", value: float | None
     )
 
 
-@rule(aten.constant_pad_nd.default, tracker=lambda op, x, pad, value=0: op(x.players, pad, NOBODY))
+@rule(aten.constant_pad_nd.default, tracker=lambda op, x, pad, value=0: op(x.players, pad, NOBODY), moves=True)
 def constant_pad_nd(x: Gaussian, padding: list[int], value: float = 0) -> Gaussian:
     """A constant border has no variance."""
     return pad(x, padding, "constant", value)
 
 
-@rule(aten.cat.default, tracker=joined)
+@rule(aten.cat.default, tracker=joined, moves=True)
 def cat(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side; constants have no variance."""
     return _joined(aten.cat.default, values, dim)
 
 
-@rule(aten.stack.default, tracker=joined)
+@rule(aten.stack.default, tracker=joined, moves=True)
 def stack(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side in a new dimension."""
     return _joined(aten.stack.default, values, dim)
