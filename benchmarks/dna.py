@@ -55,12 +55,16 @@ def sequences(number: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return nn.functional.one_hot(bases, 4).transpose(1, 2).float(), labels
 
 
-def trained(epochs: int = 12) -> nn.Module:
-    torch.manual_seed(0)
-    model = nn.Sequential(
+def network() -> nn.Module:
+    return nn.Sequential(
         nn.Conv1d(4, 50, 11), nn.ReLU(), nn.Conv1d(50, 50, 11), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(),
         nn.Linear(50, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 3),
     )  # fmt: skip
+
+
+def trained(epochs: int = 12) -> nn.Module:
+    torch.manual_seed(0)
+    model = network()
     x, y = sequences(6000)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     for _ in range(epochs):

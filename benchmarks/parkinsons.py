@@ -46,14 +46,18 @@ def load() -> tuple[Tensor, Tensor]:
     return (2 * (x - low) / (high - low) - 1)[order], y[order]
 
 
+def network() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(PLAYERS, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(64, 1),
+    )  # fmt: skip
+
+
 def trained(epochs: int = 200) -> tuple[nn.Module, Tensor, float]:
     """The network, its test rows, and its mean absolute error on them."""
     x, y = load()
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(PLAYERS, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Dropout(0.2),
-        nn.Linear(64, 1),
-    )  # fmt: skip
+    model = network()
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(epochs):
         for batch in (TEST_ROWS + torch.randperm(len(x) - TEST_ROWS)).split(64):

@@ -455,9 +455,9 @@ def test_many_players():
         (None, {"tolerance": 0.0}, ValueError, "tolerance must be positive"),
         (None, {"internal_batch_size": 0}, ValueError, "internal_batch_size"),
         ("DASP", {}, TypeError, "prior must be an Attribution, a tensor or None, not a str"),
-        (torch.zeros(2, 5), {}, ValueError, r"the prior has shape \(2, 5\); attributions of shape \(2, 6\)"),
+        (torch.zeros(2, 5), {}, ValueError, r"attributions have shape \(2, 5\); \(2, 6\) is needed"),
         (torch.full((2, 6), math.nan), {}, ValueError, "the prior has NaN"),
-        ((torch.zeros(2, 6), torch.zeros(2, 6)), {}, ValueError, "the prior has shape"),
+        ((torch.zeros(2, 6), torch.zeros(2, 6)), {}, ValueError, "attributions have shape"),
     ],
 )
 def test_bad_options(prior, options, error, message):

@@ -77,8 +77,8 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     except Exception as error:
         raise UntraceableModel(
             f"{type(model).__name__} cannot be exported to a graph by torch.export: {_reason(error)}\n"
-            "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley only "
-            "evaluates the model and needs no graph."
+            "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley "
+            "only evaluates the model and needs no graph."
         ) from error
 
 

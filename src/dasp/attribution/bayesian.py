@@ -40,6 +40,7 @@ class BayesianShapley(Attribution):  # type: ignore[misc]
         prior: another attribution method (`GradientDASP(model)`, or `DASP(model, rank="full")` for few players),
             a tensor of attributions, or None for none. DASP's methods are trusted by what is known of their errors,
             other numbers less; data overrule both.
+        prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
 
     >>> from dasp import GradientDASP
     >>> model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()
@@ -49,12 +50,15 @@ class BayesianShapley(Attribution):  # type: ignore[misc]
     (torch.Size([2, 12]), torch.Size([2, 12]))
     """
 
-    def __init__(self, forward_func: Callable[..., Tensor], prior: Prior = None) -> None:
+    def __init__(
+        self, forward_func: Callable[..., Tensor], prior: Prior = None, *, prior_options: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(forward_func)
         tensors = prior if isinstance(prior, tuple) else (prior,)
         if prior is not None and not isinstance(prior, Attribution) and not all(isinstance(x, Tensor) for x in tensors):
             raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")
         self.prior = prior
+        self.prior_options = prior_options or {}
 
     def attribute(
         self,
@@ -94,7 +98,9 @@ class BayesianShapley(Attribution):  # type: ignore[misc]
         question = Question.ask(self.forward_func, *given, background=True)
         if any(max_evaluations < min(_FEWEST, 2**game.count) for game in question.games):
             raise ValueError(f"max_evaluations must be at least {_FEWEST}, not {max_evaluations}")
-        priors = [None] * len(question.games) if self.prior is None else prior_values(self.prior, question, *given)
+        priors: list[Tensor | None] = [None] * len(question.games)
+        if self.prior is not None:
+            priors = [*prior_values(self.prior, self.prior_options, question, *given)]
         means, deviations, missed, start = [], [], 0, 0
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
             for game, select, prior in zip(question.games, question.selections, priors, strict=True):
