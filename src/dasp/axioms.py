@@ -14,6 +14,9 @@ Two inputs u and v are added to the model to play those parts (`dasp.probes`). N
 the graph or, if *hidden*, in the function only: a null player whose effects cancel, and the two of u − relu(u − v). A
 method that evaluates the function treats both alike; one that follows the graph, or takes gradients at kinks, need not.
 
+A violation is a counterexample; its absence is no proof, as the parts that are added are what they are: DeepLIFT with
+RevealCancel is exact for units of two inputs, and passes where Rescale does not.
+
 A method that samples gets the same seed in every call: what is measured is the method, not twice its noise.
 """
 
