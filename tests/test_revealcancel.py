@@ -347,7 +347,7 @@ def test_operations_without_a_rule_are_listed_with_the_users_lines():
     assert "differences" in message
     assert "chosen = x.softmax(1)" in message
     assert message.count("test_revealcancel.py") == 3
-    assert "ExactShapley" in message
+    assert "BayesianShapley" in message
 
 
 def test_integer_results_and_indices_have_no_rule():

@@ -54,6 +54,7 @@ _GRADIENT = 3  # evaluations: forward once, and backward
 class PlayerAttribution(Attribution):  # type: ignore[misc]
     """A method with the arguments that all have here, and with options of its own `attribute` set.
 
+    >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)).eval()
     >>> method = PlayerAttribution(IntegratedGradients(model), n_steps=10)
     >>> method.attribute(torch.ones(3, 4), feature_mask=torch.tensor([0, 0, 1, 2])).shape
