@@ -10,7 +10,7 @@ import torch
 from captum.attr import InputXGradient, IntegratedGradients
 from torch import nn
 
-from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, rmse
+from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, rmse
 from dasp.attribution import posterior as posterior_module
 from dasp.attribution import regression
 from dasp.attribution.interactions import feature_count, features, kernel, size_means
@@ -455,12 +455,72 @@ def test_many_players():
         (None, {"tolerance": 0.0}, ValueError, "tolerance must be positive"),
         (None, {"internal_batch_size": 0}, ValueError, "internal_batch_size"),
         ("DASP", {}, TypeError, "prior must be an Attribution, a tensor or None, not a str"),
-        (torch.zeros(2, 5), {}, ValueError, r"attributions have shape \(2, 5\); \(2, 6\) is needed"),
+        (torch.zeros(2, 5), {}, ValueError, r"prior.* have shape \(2, 5\); \(2, 6\) is needed"),
         (torch.full((2, 6), math.nan), {}, ValueError, "the prior has NaN"),
-        ((torch.zeros(2, 6), torch.zeros(2, 6)), {}, ValueError, "attributions have shape"),
+        ((torch.zeros(2, 6), torch.zeros(2, 6)), {}, ValueError, "prior.* have shape"),
     ],
 )
 def test_bad_options(prior, options, error, message):
     model, x = network(6), rows(2, 6)
     with pytest.raises(error, match=message):
         BayesianShapley(model, prior).attribute(x, **{"max_evaluations": 20, **options})
+
+
+ESTIMATORS = [ExactShapley, BayesianShapley, PermutationShapley]
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_results_have_no_graph(method):
+    assert not method(network(6)).attribute(rows(2, 6).requires_grad_()).requires_grad
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sum(1) > 1.5, lambda x: (100 * x.sum(1)).to(torch.uint8), lambda x: x.sum(1).to(torch.bfloat16) + 1],
+    ids=["bool", "uint8", "bfloat16"],
+)
+def test_outputs_of_low_precision_are_added_up_in_a_higher_one(method, function):
+    x = torch.tensor([[0.75, 0.5, 0.75]])
+    background = torch.tensor([[0.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.5], [1.0, 1.0, 0.5]]).repeat(100, 1)
+    options = {PermutationShapley: {"n_permutations": 3}}.get(method, {})
+    values = method(function).attribute(x, background, **options)
+    precise = method(lambda x: function(x).float()).attribute(x, background, **options)
+    torch.testing.assert_close(values, precise, rtol=1e-6, atol=1e-6)
+    assert float(values.abs().max()) > 0
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_never_more_rows_at_once_than_allowed(method):
+    model, most = network(5), 0
+
+    def spied(x):
+        nonlocal most
+        most = max(most, len(x))
+        return model(x)
+
+    method(spied).attribute(rows(20, 5), internal_batch_size=8)
+    assert most <= 8
+
+
+def test_no_tolerance_is_reached_with_fewer_pairs_than_players():
+    """The width of the prior must not pass for knowledge."""
+    first = lambda x: x[:, 0]
+    with pytest.warns(UserWarning, match="did not reach the tolerance"):
+        BayesianShapley(first).attribute(torch.ones(1, 400), tolerance=0.1, max_evaluations=400)
+    values, std = BayesianShapley(first).attribute(
+        torch.ones(1, 400), tolerance=0.1, max_evaluations=4000, return_std=True
+    )
+    assert abs(float(values[0, 0]) - 1) < 5 * float(std[0, 0]) + 1e-3
+
+
+def test_clusters_of_a_background_for_the_prior():
+    model, x, background = network(11), rows(2, 11), rows(20, 11, seed=3)
+    method = BayesianShapley(model, GradientDASP(model), prior_options={"background_clusters": 3})
+    values = method.attribute(x, background, max_evaluations=200)
+    torch.testing.assert_close(values, ExactShapley(model).attribute(x, background), rtol=0, atol=0.05)
+
+
+def test_two_players_need_four_evaluations():
+    with pytest.raises(ValueError, match="at least 4, not 3"):
+        BayesianShapley(lambda x: x.prod(1)).attribute(torch.ones(1, 2), max_evaluations=3)

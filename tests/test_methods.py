@@ -157,6 +157,57 @@ def test_comparison():
     assert "standard error of the truth 0.5" in lines[-1]
 
 
+def test_comparisons_leave_out_what_is_impossible():
+    model = nn.Sequential(nn.Linear(30, 1)).eval()
+    problem = Problem.of(model, torch.rand(2, 30), permutations=5)
+    assert [r.method for r in compare(problem, ["Occlusion", "Exact", "BayesianShapley"], budgets=[5])] == ["Occlusion"]
+
+
+@pytest.mark.parametrize("target", [torch.tensor(1), [1, 0, 2, 1], 1])
+def test_comparisons_with_any_arguments(target):
+    x, groups = torch.rand(4, 6), torch.tensor([[0, 0, 1, 1, 2, 2]]).repeat(4, 1)
+    problem = Problem.of(network(3), x, torch.rand(5, 6), target, groups)
+    results = compare(problem, ["Gradient×Input", "Shapley sampling", "Permutations", "DASP", "Exact"], budgets=[100])
+    assert [r.evaluations for r in results if r.method in ("Permutations", "Exact")] == [5 * 18, 5 * 8]
+    assert results[-1].rmse < 1e-6
+
+
+def test_rows_without_any_difference_do_not_spoil_the_rank_correlation():
+    x = torch.cat([torch.rand(3, 6), torch.zeros(1, 6)])
+    (result,) = compare(Problem.of(network(), x), ["Exact"])
+    assert result.spearman == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_output_column_counts_as_a_scalar_for_all(name):
+    number = {"max_evaluations": 20, "n_samples": 3}.get(METHODS[name].samples)
+    assert METHODS[name].on(network(), number).attribute(torch.rand(2, 6)).shape == (2, 6)
+
+
+@pytest.mark.parametrize("name", ["Exact", "Permutations", "BayesianShapley"])
+def test_all_outputs_cost_no_more_than_one(name):
+    model, x = Counted(network(3)).eval(), torch.rand(1, 6)
+    method = METHODS[name].on(model, {"BayesianShapley": 20}.get(name))
+    method.attribute(x, target=0)
+    one, model.rows = model.rows, 0
+    method.attribute(x)
+    assert model.rows == one
+
+
+def test_gradients_of_integers():
+    embedding = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(12, 1)).eval()
+    with pytest.raises(TypeError, match="gradients need floating-point inputs, not torch.int64"):
+        METHODS["Saliency"].on(embedding).attribute(torch.ones(2, 4, dtype=torch.int64))
+
+
+def test_cost_of_samples_needs_their_number():
+    (game,) = games(torch.randn(1, 6), None, None, None)
+    with pytest.raises(ValueError, match="depends on coalition_sizes"):
+        METHODS["DASP"].cost(game)
+    with pytest.raises(ValueError, match="no samples"):
+        METHODS["Occlusion"].cost(game, 3)
+
+
 def test_sampled_truth_has_its_standard_error():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(22, 16), nn.ReLU(), nn.Linear(16, 2)).double().eval()

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.attribution.arguments import Baselines, Target
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.foreign import values_of
 from dasp.attribution.permutation import PermutationShapley
+from dasp.attribution.propagated import PropagatedAttribution
 from dasp.attribution.question import Question
 from dasp.methods import METHODS, Method
 from dasp.metrics import rmse, spearman
@@ -86,7 +88,8 @@ def _by_player(attributions: Tensor, question: Question, inputs: Tensor) -> Tens
 
 @dataclass(frozen=True)
 class Result:
-    """How good one method was with one number of samples: means and standard deviations over rows."""
+    """How good one method was with one number of samples: means and standard deviations over rows (for Spearman's
+    correlation, over those whose values are not all the same)."""
 
     method: str
     number: int | None  # of samples, steps, nodes or sizes
@@ -102,11 +105,12 @@ class Result:
 def compare(
     problem: Problem,
     methods: Iterable[str] = tuple(METHODS),
-    budgets: Iterable[int] = (100, 1000),
+    budgets: Sequence[int] = (100, 1000),
     *,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Every method of the table, those that take samples with as many as each budget of evaluations allows.
+    """Every method of the table, those that take samples with as many as each budget of evaluations allows; without
+    those that the number of players or the budget forbids.
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     >>> problem = Problem.of(model, torch.ones(3, 4))
@@ -118,6 +122,8 @@ def compare(
     results = []
     for name in methods:
         method = METHODS[name]
+        if not method.possible(game):
+            continue
         numbers = [method.number(game, budget) for budget in budgets] if method.samples else [None]
         allowed = [number for number in dict.fromkeys(numbers) if number is not None or method.samples is None]
         for number in allowed:
@@ -130,23 +136,27 @@ def compare(
 def _measured(name: str, method: Method, number: int | None, problem: Problem, question: Question) -> Result:
     attribution = method.on(problem.model, number)
     game, inputs = question.games[0], problem.arguments["inputs"]
-    first = {**problem.arguments, "inputs": inputs[:1]}
-    if isinstance(first["target"], (list, Tensor)):
-        first["target"] = first["target"][:1]
-    if isinstance(first["baselines"], Tensor) and len(first["baselines"]) == len(inputs):
-        first["baselines"] = first["baselines"][:1]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
-        attribution.attribute(**first)  # traced before it is timed
+        if _traced(attribution.method):
+            attribution.attribute(**problem.arguments)
         start = time.perf_counter()
         attributions = attribution.attribute(**problem.arguments)
         seconds = (time.perf_counter() - start) / len(inputs)
     values = _by_player(attributions, question, inputs)
     errors, ranks = rmse(values, problem.truth), spearman(values, problem.truth)
+    ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
     return Result(
         name, number, method.cost(game, number), method.paper_cost(game, number), seconds,
         *(float(x) for x in (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))),
     )  # fmt: skip
+
+
+def _traced(method: Attribution) -> bool:
+    """Whether the first call takes longer, for tracing the model."""
+    return isinstance(method, PropagatedAttribution) or isinstance(
+        getattr(method, "prior", None), PropagatedAttribution
+    )
 
 
 def evaluations_to_match(results: list[Result], method: str, error: float) -> int | None:

@@ -34,12 +34,13 @@ from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import nn
 
 from dasp.attribution.arguments import Baselines, Target, Tensors
-from dasp.attribution.bayesian import BayesianShapley
+from dasp.attribution.bayesian import FEWEST, BayesianShapley
 from dasp.attribution.dasp import DASP
-from dasp.attribution.exact import ExactShapley
+from dasp.attribution.exact import MOST_PLAYERS, ExactShapley
 from dasp.attribution.foreign import player_values
 from dasp.attribution.game import Game
 from dasp.attribution.gradient import GradientDASP, automatic_rank
+from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.permutation import PermutationShapley
 from dasp.attribution.question import Question
 from dasp.attribution.revealcancel import DeepLiftRevealCancel
@@ -51,7 +52,7 @@ _PRIOR_NODES = 8
 _GRADIENT = 3  # evaluations: forward once, and backward
 
 
-class PlayerAttribution(Attribution):  # type: ignore[misc]
+class PlayerAttribution(PlayerMethod):
     """A method with the arguments that all have here, and with options of its own `attribute` set.
 
     >>> import torch
@@ -109,7 +110,9 @@ class Method:
     fixed: Callable[[Game], int] = _none  # evaluations, whatever the number of samples
     samples: str | None = None  # the option that says how many samples (steps, nodes, …) are taken
     each: Callable[[Game], int] = _none  # evaluations for each of them
+    fewest: Callable[[Game], int] = lambda _: 1
     most: Callable[[Game], int | None] = lambda _: None  # more of them are of no use
+    players: int | None = None  # the largest number of players
     paper_each: Callable[[Game], int] | None = None  # the same in the paper's accounting
     options: dict[str, Any] = field(default_factory=dict)  # further ones
 
@@ -122,17 +125,27 @@ class Method:
         """How many samples that many evaluations allow; None if not one."""
         if self.samples is None:
             return None
-        number, most = (evaluations - self.fixed(game)) // self.each(game), self.most(game)
+        number = (evaluations // len(game.baselines) - self.fixed(game)) // self.each(game)
+        most = self.most(game)
         number = number if most is None else min(number, most)
-        return number if number >= 1 else None
+        return number if number >= self.fewest(game) else None
+
+    def possible(self, game: Game) -> bool:
+        """Whether there are not too many players."""
+        return self.players is None or game.count <= self.players
 
     def cost(self, game: Game, number: int | None = None) -> int:
-        """Evaluations for a row."""
-        return self.fixed(game) + (number or 0) * self.each(game)
+        """Evaluations for a row; of a background, as many for each of its rows."""
+        return self._cost(game, number, self.each)
 
     def paper_cost(self, game: Game, number: int | None = None) -> int:
         """Evaluations as the paper counts them."""
-        return self.fixed(game) + (number or 0) * (self.paper_each or self.each)(game)
+        return self._cost(game, number, self.paper_each or self.each)
+
+    def _cost(self, game: Game, number: int | None, each: Callable[[Game], int]) -> int:
+        if (number is None) != (self.samples is None):
+            raise ValueError(f"the cost depends on {self.samples}" if self.samples else "the method takes no samples")
+        return len(game.baselines) * (self.fixed(game) + (number or 0) * each(game))
 
 
 def _propagated(rank: Any) -> Callable[[Game], int]:
@@ -159,9 +172,10 @@ def _gradient(rank: Any) -> Method:
 def _bayesian(prior: Method | None, prior_number: Callable[[Game], int], **options: Any) -> Method:
     return Method(
         lambda model: BayesianShapley(model, prior and prior.make(model), prior_options=options),
-        fixed=lambda game: prior.cost(game, prior_number(game)) if prior else 0,
+        fixed=lambda game: prior.cost(game, prior_number(game)) // len(game.baselines) if prior else 0,
         samples="max_evaluations",
         each=lambda _: 1,
+        fewest=lambda game: min(FEWEST, 2**game.count),
         most=lambda game: 2**game.count,
     )
 
@@ -192,5 +206,5 @@ METHODS = {
     "BayesianShapley": _bayesian(None, _none),
     "BayesianShapley on GradientDASP": _bayesian(_gradient("auto"), lambda _: _PRIOR_NODES, nodes=_PRIOR_NODES),
     "BayesianShapley on DASP": _bayesian(_dasp("full"), lambda game: game.count),
-    "Exact": Method(ExactShapley, fixed=lambda game: 2**game.count),
+    "Exact": Method(ExactShapley, fixed=lambda game: 2**game.count, players=MOST_PLAYERS),
 }  # fmt: skip

@@ -99,7 +99,7 @@ def _kind(x: Any) -> str:
 
 def _finite(x: Tensor, name: str) -> None:
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        row = int((~torch.isfinite(x)).flatten(1).any(1).nonzero()[0]) if x.dim() > 1 else 0
+        row = int((~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero()[0])
         raise ValueError(f"{name} has NaN or infinite entries, first in row {row}")
 
 

@@ -18,28 +18,29 @@ from tqdm.auto import tqdm
 from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
 from dasp.attribution.exact import exact_values
 from dasp.attribution.game import Game
+from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.pairs import Pairs
 from dasp.attribution.posterior import FEWEST_PAIRS, Covariance, Trust, posterior
 from dasp.attribution.priors import Prior, prior_values, trust
 from dasp.attribution.question import Question, Selection, rows_per_evaluation, worth
-from dasp.attribution.stages import check_tolerance, refined, stages, warn_about
+from dasp.attribution.stages import answered, check_tolerance, refined, stages
 
-__all__ = ["BayesianShapley"]
+__all__ = ["FEWEST", "BayesianShapley"]
 
-_FEWEST = 2 + 2 * FEWEST_PAIRS
+FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 64, 1.5
 _NUMBERS_AT_ONCE = 2**24
 _MOST_CORRELATED = 4096  # players
 
 
-class BayesianShapley(Attribution):  # type: ignore[misc]
+class BayesianShapley(PlayerMethod):
     """Shapley values from model evaluations on top of a prior, with standard deviations.
 
     Args:
         forward_func: any callable, as in Captum.
         prior: another attribution method (`GradientDASP(model)`, or `DASP(model, rank="full")` for few players),
-            a tensor of attributions, or None for none. DASP's methods are trusted by what is known of their errors,
-            other numbers less; data overrule both.
+            a tensor of attributions (every entry with the value of its player), or None for none. DASP's methods are
+            trusted by what is known of their errors, other numbers less; data overrule both.
         prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
 
     >>> from dasp import GradientDASP
@@ -85,45 +86,36 @@ class BayesianShapley(Attribution):  # type: ignore[misc]
             max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
                 once for every row of a background). 2^N gives the exact values.
             tolerance: stop with a row when its largest standard deviation is below this fraction of
-                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
+                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 2N
+                evaluations on: before, what is known of some players is what was thought at first.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             internal_batch_size: the largest number of rows to evaluate at once.
             show_progress: show a progress bar.
-            return_std: also return posterior standard deviations, in the shape of the attributions.
+            return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
+                the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
+                to the prior by more than their own standard deviation says.
         """
         check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
         given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, background=True)
-        if any(max_evaluations < min(_FEWEST, 2**game.count) for game in question.games):
-            raise ValueError(f"max_evaluations must be at least {_FEWEST}, not {max_evaluations}")
+        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
+        fewest = max(min(FEWEST, 2**game.count) for game in question.games)
+        if max_evaluations < fewest:
+            raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
         priors: list[Tensor | None] = [None] * len(question.games)
         if self.prior is not None:
             priors = [*prior_values(self.prior, self.prior_options, question, *given)]
-        means, deviations, missed, start = [], [], 0, 0
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
-            for game, select, prior in zip(question.games, question.selections, priors, strict=True):
-                rows = slice(start, start + game.rows)
-                total = (question.full - question.empty)[rows].cpu().double()
-                estimate = _Estimate(
-                    self.forward_func,
-                    game,
-                    select,
-                    total,
-                    prior,
-                    trust(self.prior),
-                    seed,
-                    internal_batch_size,
-                    progress,
+
+            def estimate(i: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
+                trusted, at_once = trust(self.prior), internal_batch_size or rows_per_evaluation(game)
+                own = _Estimate(
+                    self.forward_func, game, select, full - empty, priors[i], trusted, seed, at_once, progress
                 )
-                mean, deviation, number = estimate.to(max_evaluations, tolerance)
-                means.append(mean.to(game.dtype).to(game.device))
-                deviations.append(deviation.to(game.dtype).to(game.device))
-                missed, start = missed + number, rows.stop
-        warn_about(missed, tolerance, f"{max_evaluations} evaluations")
-        result = question.answer(means)
-        return (result, question.answer(deviations)) if return_std else result
+                return own.to(max_evaluations, tolerance)
+
+            return answered(question, estimate, tolerance, f"{max_evaluations} evaluations", return_std=return_std)
 
 
 class _Estimate:
@@ -138,12 +130,11 @@ class _Estimate:
         prior: Tensor | None,
         trust: Trust,
         seed: int,
-        internal_batch_size: int | None,
+        at_once: int,
         progress: Any,
     ) -> None:
         self.function, self.game, self.select, self.total, self.prior = function, game, select, total, prior
-        self.trust, self.seed, self.progress = trust, seed, progress
-        self.at_once = internal_batch_size or rows_per_evaluation(game)
+        self.trust, self.seed, self.at_once, self.progress = trust, seed, at_once, progress
 
     def to(self, evaluations: int, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
         """Means, standard deviations, and how many rows missed the tolerance."""
@@ -169,8 +160,9 @@ class _Estimate:
             done = number
             return self._posterior(pairs.first(number), values[:number, left], rows[left])
 
-        numbers = stages(_FIRST_PAIRS, len(pairs), _GROWTH, tolerance)
-        return refined(numbers, tolerance, self.total[rows], estimate)
+        numbers = stages(max(_FIRST_PAIRS, self.game.count), len(pairs), _GROWTH, tolerance)
+        mean, deviation, missed = refined(numbers, tolerance, self.total[rows], estimate)
+        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < self.game.count else missed
 
     def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
         """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""

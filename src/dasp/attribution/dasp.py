@@ -45,6 +45,8 @@ class DASP(PropagatedAttribution):
     torch.Size([2, 3])
     """
 
+    backgrounds = False
+
     def __init__(self, model: nn.Module | ExportedProgram, *, rank: Rank = 0) -> None:
         super().__init__(model)
         column_count(rank, 1)
@@ -78,7 +80,8 @@ class DASP(PropagatedAttribution):
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
         """
         check_positive(internal_batch_size=internal_batch_size)
-        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
         sizes = [_sizes(game.count, coalition_sizes) for game in question.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(question.games, sizes, strict=True))
         values = []

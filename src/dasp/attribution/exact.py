@@ -11,12 +11,12 @@ from math import comb
 from typing import Any
 
 import torch
-from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
 from dasp.attribution.game import Game
+from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.question import Question, Selection, rows_per_evaluation
 
 __all__ = ["ExactShapley"]
@@ -24,7 +24,7 @@ __all__ = ["ExactShapley"]
 MOST_PLAYERS = 25
 
 
-class ExactShapley(Attribution):  # type: ignore[misc]
+class ExactShapley(PlayerMethod):
     """The definition itself: for up to 25 players, and any callable.
 
     >>> model = lambda x: x[:, 0] * x[:, 1]
@@ -51,8 +51,8 @@ class ExactShapley(Attribution):  # type: ignore[misc]
         baselines for one input row (or a number of rows that is neither 1 nor that of the inputs) are a background:
         what a coalition is worth is averaged over them. At most `internal_batch_size` rows are evaluated at once."""
         check_positive(internal_batch_size=internal_batch_size)
-        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask,
-                                background=True)  # fmt: skip
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
         most = max(game.count for game in question.games)
         if most > MOST_PLAYERS:
             raise ValueError(
@@ -61,7 +61,7 @@ class ExactShapley(Attribution):  # type: ignore[misc]
             )
         values = []
         evaluations = sum(game.rows << game.count for game in question.games)
-        with torch.no_grad(), tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
+        with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
             for game, select in zip(question.games, question.selections, strict=True):
                 at_once = internal_batch_size or rows_per_evaluation(game)
                 values.append(exact_values(self.forward_func, game, select, at_once, progress))
@@ -70,25 +70,26 @@ class ExactShapley(Attribution):  # type: ignore[misc]
 
 def exact_values(function: Callable[..., Tensor], game: Game, select: Selection, at_once: int, progress: Any) -> Tensor:
     """The Shapley values of one game, (players, rows, *selected)."""
-    result = torch.empty(game.count, *select.chosen.shape, dtype=game.dtype, device=game.device)
-    for part, rows in game.slices(at_once):
-        result[:, part] = _values(function, rows, select.rows(part), at_once, progress)
-    return result
+    result = torch.empty(game.count, *select.chosen.shape, dtype=torch.float64)
+    with torch.no_grad():
+        for part, rows in game.slices(at_once):
+            result[:, part] = _values(function, rows, select.rows(part), at_once, progress)
+    return result.to(game.dtype).to(game.device)
 
 
 def _values(function: Callable[..., Tensor], game: Game, select: Selection, at_once: int, progress: Any) -> Tensor:
     n = game.count
-    weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64, device=game.device)
-    bits = torch.arange(n, device=game.device)
-    total = torch.zeros(n, *select.chosen.shape, dtype=torch.float64, device=game.device)
+    weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64)
+    bits = torch.arange(n)
+    total = torch.zeros(n, *select.chosen.shape, dtype=torch.float64)
     chunk = max(1, at_once // game.rows)
     for start in range(0, 2**n, chunk):
-        number = torch.arange(start, min(start + chunk, 2**n), device=game.device)
+        number = torch.arange(start, min(start + chunk, 2**n))
         members = (number[:, None] >> bits & 1).bool()
-        outputs = game.evaluate(function, members[:, None].expand(-1, game.rows, -1))
+        outputs = game.evaluate(function, members.to(game.device)[:, None].expand(-1, game.rows, -1))
         size = members.sum(1, keepdim=True)
         # (s−1)!(N−s)!/N! = 1/(N·C(N−1, s−1)) for members, −1/(N·C(N−1, s)) for the others
         weight = torch.where(members, weights[(size - 1).clamp(min=0)], -weights[size.clamp(max=n - 1)])
-        total += torch.tensordot(weight.T, select(outputs).double(), dims=1)
+        total += torch.tensordot(weight.T, select(outputs).cpu().double(), dims=1)
         progress.update(len(number) * game.rows)
-    return total.to(game.dtype)
+    return total

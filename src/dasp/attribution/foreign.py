@@ -20,7 +20,7 @@ from torch import Tensor
 from dasp.attribution.arguments import Baselines, Target, Tensors
 from dasp.attribution.background import background_rows
 from dasp.attribution.game import Game
-from dasp.attribution.propagated import PropagatedAttribution
+from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.question import Question
 
 __all__ = ["player_values", "values_of"]
@@ -44,13 +44,14 @@ def player_values(
     if feature_mask is not None:  # numbered and shaped as Captum wants it
         masks = tuple(torch.stack(parts) for parts in zip(*(game.masks for game in question.games), strict=True))
         feature_mask = masks if isinstance(inputs, tuple) else masks[0]
-    background = background_rows(inputs, baselines, target, additional_forward_args, feature_mask, None)
     given = (inputs, baselines, target, additional_forward_args, feature_mask)
-    outputs = tuple(question.full.shape[1:])
+    ours = isinstance(method, PlayerMethod)
+    background = None if ours and method.backgrounds else background_rows(*given, None)
+    call = _all_outputs if ours else _one_output
     with warnings.catch_warnings():
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message=message)
-        result = _attributed(method, outputs, options, *(given if background is None else background.arguments))
+        result = call(method, question, options, *(given if background is None else background.arguments))
     return values_of(result if background is None else background.average(result), question, inputs, whole=whole)
 
 
@@ -61,7 +62,7 @@ def values_of(attributions: Tensors, question: Question, inputs: Tensors, *, who
     wanted = [(*question.full.shape, *x.shape[1:]) for x in on]
     if [tuple(x.shape) for x in tensors] != wanted:
         raise ValueError(
-            f"the attributions have shape {', '.join(str(tuple(x.shape)) for x in tensors)}; "
+            f"attributions (of a prior, say) have shape {', '.join(str(tuple(x.shape)) for x in tensors)}; "
             f"{', '.join(map(str, wanted))} is needed"
         )
     values, start = [], 0
@@ -72,45 +73,57 @@ def values_of(attributions: Tensors, question: Question, inputs: Tensors, *, who
     return values
 
 
-def _attributed(
+def _all_outputs(method: Attribution, _: Question, options: dict[str, Any], *given: Any) -> Any:
+    """Our methods, which explain all outputs unless there is a target."""
+    return method.attribute(*given, **options)
+
+
+def _one_output(
     method: Attribution,
-    outputs: tuple[int, ...],
+    question: Question,
     options: dict[str, Any],
     inputs: Tensors,
     baselines: Baselines,
     target: Target,
     *rest: Any,
 ) -> Any:
-    """The method's attributions. Captum's methods explain one output at a time, ours all of them."""
-    taken = signature(method.attribute).parameters
+    """Other methods: each output by itself, and only the arguments that a method knows."""
     names = ("baselines", "additional_forward_args", "feature_mask")
-    known = {name: x for name, x in zip(names, (baselines, *rest), strict=True) if name in taken and x is not None}
-    options = {**options, **known}
-    if isinstance(method, GradientAttribution) and not isinstance(method, PropagatedAttribution):
+    known = signature(method.attribute).parameters
+    options |= {name: x for name, x in zip(names, (baselines, *rest), strict=True) if name in known and x is not None}
+    if isinstance(method, GradientAttribution):
         inputs = _differentiable(inputs)
-    if target is not None or not outputs or isinstance(method, PropagatedAttribution):
+    if isinstance(target, Tensor) and target.dim() == 0:
+        target = int(target)
+    outputs = question.selections[0].outputs
+    if target is not None or not outputs:
         return method.attribute(inputs, target=target, **options)
     single = isinstance(inputs, Tensor)
     parts = []
     for place in product(*map(range, outputs)):
         result = method.attribute(inputs, target=place[0] if len(place) == 1 else place, **options)
         parts.append((result,) if single else result)
-    joined = tuple(torch.stack(part, 1).unflatten(1, outputs) for part in zip(*parts, strict=True))
+    shape = tuple(question.full.shape[1:])  # of what is selected: () for a single output
+    joined = tuple(
+        part[0] if shape == () else torch.stack(part, 1).unflatten(1, shape) for part in zip(*parts, strict=True)
+    )
     return joined[0] if single else joined
 
 
 def _differentiable(inputs: Tensors) -> Tensors:
     """Copies that require gradients, which Captum would otherwise switch on with a warning."""
-    if isinstance(inputs, tuple):
-        return tuple(x.detach().requires_grad_(x.is_floating_point()) for x in inputs)
-    return inputs.detach().requires_grad_(inputs.is_floating_point())
+    tensors = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not all(x.is_floating_point() for x in tensors):
+        raise TypeError(f"gradients need floating-point inputs, not {', '.join(str(x.dtype) for x in tensors)}")
+    copies = tuple(x.detach().requires_grad_() for x in tensors)
+    return copies if isinstance(inputs, tuple) else copies[0]
 
 
 def _of_players(tensors: tuple[Tensor, ...], game: Game, *, whole: bool) -> Tensor:
     """Attributions (rows, *selected, *input) as values of players: of their entries the mean if each has the value of
     the player, else the sum."""
     lead = tensors[0].dim() - game.masks[0].dim()
-    entries = torch.cat([x.double().cpu().flatten(lead) for x in tensors], lead)
+    entries = torch.cat([x.cpu().double().flatten(lead) for x in tensors], lead)
     players = torch.cat([mask.cpu().flatten() for mask in game.masks])
     values = torch.zeros(*entries.shape[:lead], game.count, dtype=torch.float64).index_add_(lead, players, entries)
     if whole:

@@ -110,7 +110,7 @@ class Game:
         return total if len(self.baselines) == 1 else total / len(self.baselines)
 
     def _checked(self, output: Any, number: int) -> Tensor:
-        """The output for `number` coalitions, (number, rows, *outputs)."""
+        """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
             raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
         if output.dim() == 0 or len(output) != number * self.rows:
@@ -118,14 +118,19 @@ class Game:
                 f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
                 f"{tuple(output.shape)}"
             )
-        return output.unflatten(0, (number, self.rows))
+        precise = output.is_floating_point() and torch.finfo(output.dtype).bits >= 32
+        return (output if precise else output.float()).unflatten(0, (number, self.rows))
 
-    def ends(self, function: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-        """f(x) and f(baseline)."""
+    def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
+        """f(x) and f(baseline), at most `at_once` rows at once."""
+
+        def end(present: bool) -> Tensor:
+            whole = torch.full((1, 1, self.count), present, device=self.device)
+            parts = [rows.evaluate(function, whole.expand(1, rows.rows, -1))[0] for _, rows in self.slices(at_once)]
+            return torch.cat(parts)
+
         with torch.no_grad():
-            present = torch.tensor([True, False], device=self.device).view(2, 1, 1)
-            full, empty = self.evaluate(function, present.expand(2, self.rows, self.count))
-        return full, empty
+            return end(present=True), end(present=False)
 
     def attributions(self, values: Tensor) -> tuple[Tensor, ...]:
         """Values (rows, *outputs, count) as tensors (rows, *outputs, *input): every entry has its player's value."""

@@ -121,7 +121,8 @@ class GradientDASP(PropagatedAttribution):
         self._check_differentiable()
         if tolerance <= 0:
             raise ValueError(f"tolerance must be positive, not {tolerance}")
-        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
         values, start = [], 0
         with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
             for game, select in zip(question.games, question.selections, strict=True):
@@ -162,7 +163,8 @@ class GradientDASP(PropagatedAttribution):
         """
         _check(index, nodes, internal_batch_size)
         self._check_differentiable()
-        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
         if question.full.dim() > 1:
             raise ValueError(f"interactions are of one output: choose a target among {tuple(question.full.shape[1:])}")
         if len(question.games) > 1:

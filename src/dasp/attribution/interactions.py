@@ -41,8 +41,7 @@ def feature_count(players: int) -> int:
 
 
 def features(pairs: Pairs, part: slice = slice(None)) -> Tensor:
-    """The interactions by themselves, (pairs, features), for parts of the design: `kernel` is their outer product
-    (up to the scale, which is that of the whole design: `scales`)."""
+    """The interactions by themselves, (pairs, features), for parts of the design; their scale is that of all of it."""
     cubic, slopes = _scales(pairs)
     z, wave = pairs.centred(part), _waves(pairs)[part]
     parts = [slopes * wave[:, j, None] * z for j in range(_HARMONICS)]

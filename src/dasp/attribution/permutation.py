@@ -10,21 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
 from dasp.attribution.game import Game
+from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.question import Question, Selection, rows_per_evaluation, worth
-from dasp.attribution.stages import check_tolerance, refined, stages, warn_about
+from dasp.attribution.stages import answered, check_tolerance, refined, stages
 
 __all__ = ["PermutationShapley"]
 
 _FIRST = 4  # permutations before the standard error is looked at
 
 
-class PermutationShapley(Attribution):  # type: ignore[misc]
+class PermutationShapley(PlayerMethod):
     """Shapley values by sampling permutations, for any callable.
 
     Args:
@@ -73,31 +73,23 @@ class PermutationShapley(Attribution):  # type: ignore[misc]
         check_tolerance(tolerance)
         if n_permutations < 2 and (return_std or tolerance is not None):
             raise ValueError("a standard error needs at least 2 permutations")
-        question = Question.ask(
-            self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask, background=True
-        )
-        means, errors, missed, start = [], [], 0, 0
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
         with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
-            for game, select in zip(question.games, question.selections, strict=True):
-                rows = slice(start, start + game.rows)
-                ends = question.empty[rows].cpu().double(), question.full[rows].cpu().double()
-                at_once = internal_batch_size or rows_per_evaluation(game)
+
+            def estimate(_: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
                 generator = torch.Generator().manual_seed(seed)
-                mean, error, number = self._sampled(
-                    game, select, ends, n_permutations, tolerance, generator, at_once, progress
-                )
-                means.append(mean.to(game.dtype).to(game.device))
-                errors.append(error.to(game.dtype).to(game.device))
-                missed, start = missed + number, rows.stop
-        warn_about(missed, tolerance, f"{n_permutations} permutations")
-        result = question.answer(means)
-        return (result, question.answer(errors)) if return_std else result
+                at_once = internal_batch_size or rows_per_evaluation(game)
+                return self._sampled(game, select, empty, full, n_permutations, tolerance, generator, at_once, progress)
+
+            return answered(question, estimate, tolerance, f"{n_permutations} permutations", return_std=return_std)
 
     def _sampled(
         self,
         game: Game,
         select: Selection,
-        ends: tuple[Tensor, Tensor],
+        empty: Tensor,
+        full: Tensor,
         most: int,
         tolerance: float | None,
         generator: torch.Generator,
@@ -105,7 +97,6 @@ class PermutationShapley(Attribution):  # type: ignore[misc]
         progress: Any,
     ) -> tuple[Tensor, Tensor, int]:
         """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""
-        empty, full = ends
         mean = torch.zeros(game.count, *full.shape, dtype=torch.float64)
         squares = torch.zeros_like(mean)  # of the deviations from the mean (Welford)
         done = 0
@@ -138,11 +129,26 @@ class PermutationShapley(Attribution):  # type: ignore[misc]
         """What every player adds in each of the permutations, (players, rows, *selected)."""
         paths = [path for order in orders for path in ((order, order.flip(0)) if self.antithetic else (order,))]
         ranks = torch.stack([torch.argsort(path) for path in paths])
-        members = ranks[:, None] < torch.arange(1, game.count)[:, None]  # without the ends, which are known
-        values = worth(self.forward_func, game, select, members.flatten(0, 1), at_once, progress)
+        values = worth(self.forward_func, game, select, _Walks(ranks), at_once, progress)
         results = []
-        for rank, path in zip(ranks, values.unflatten(0, members.shape[:2]), strict=True):
+        for rank, path in zip(ranks, values.unflatten(0, (len(ranks), game.count - 1)), strict=True):
             results.append(torch.cat([empty[None], path, full[None]]).diff(dim=0)[rank])
         if not self.antithetic:
             return results
         return [(there + back) / 2 for there, back in zip(results[::2], results[1::2], strict=True)]
+
+
+class _Walks:
+    """The coalitions on the way from nobody to everybody in each permutation, without these ends; made when asked for,
+    as each has N − 1 of them with N players."""
+
+    def __init__(self, ranks: Tensor) -> None:
+        self.ranks = ranks  # (permutations, players): when a player joins
+        self.steps = ranks.shape[1] - 1
+
+    def __len__(self) -> int:
+        return len(self.ranks) * self.steps
+
+    def __getitem__(self, part: slice) -> Tensor:
+        number = torch.arange(len(self))[part]
+        return self.ranks[number // self.steps] <= (number % self.steps)[:, None]

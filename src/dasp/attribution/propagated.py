@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.game import Game
+from dasp.attribution.interface import PlayerMethod
 from dasp.lifting import Lifted, lift
 from dasp.players import Contributions
 from dasp.rules import RULES
@@ -21,7 +21,7 @@ __all__ = ["PropagatedAttribution", "rows_at_once"]
 _CHUNK_ENTRIES = 2**19
 
 
-class PropagatedAttribution(Attribution):  # type: ignore[misc]
+class PropagatedAttribution(PlayerMethod):
     """An attribution method that needs the model's graph, not only its outputs."""
 
     def __init__(self, model: nn.Module | ExportedProgram) -> None:

@@ -70,11 +70,12 @@ class Question:
         feature_mask: Tensors | None,
         *,
         background: bool = False,
+        at_once: int | None = None,
     ) -> Question:
         """Check everything that can be wrong before any work is done. With `background`, many baselines may be given
-        for every row: v(S) is the average over them."""
+        for every row: v(S) is the average over them. At most `at_once` rows are evaluated at once."""
         parts = games(inputs, baselines, feature_mask, additional_forward_args, background=background)
-        ends = [game.ends(function) for game in parts]
+        ends = [game.ends(function, at_once or rows_per_evaluation(game)) for game in parts]
         full, empty = (torch.cat(rows) for rows in zip(*ends, strict=True))
         whole = Selection.of(full.shape, target)
         selections, start = [], 0
@@ -94,9 +95,10 @@ class Question:
 
 
 def worth(
-    function: Callable[..., Tensor], game: Game, select: Selection, coalitions: Tensor, at_once: int, progress: Any
+    function: Callable[..., Tensor], game: Game, select: Selection, coalitions: Any, at_once: int, progress: Any
 ) -> Tensor:
-    """v(S) of coalitions (m, players) for every row, in float64 on the CPU: (m, rows, *selected)."""
+    """v(S) for every row, in float64 on the CPU: (m, rows, *selected). The coalitions (m, players) are a tensor, or
+    anything that gives slices of one."""
     result = torch.empty(len(coalitions), *select.chosen.shape, dtype=torch.float64)
     with torch.no_grad():
         for part, rows in game.slices(at_once):

@@ -43,6 +43,8 @@ class DeepLiftRevealCancel(PropagatedAttribution):
     tensor([[2., 0.]])
     """
 
+    backgrounds = False
+
     def __init__(self, model: nn.Module | ExportedProgram, *, rule: Nonlinear = "revealcancel") -> None:
         super().__init__(model)
         if rule not in get_args(Nonlinear):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dasp.attribution.question import yardstick
+from dasp.attribution.game import Game
+from dasp.attribution.question import Question, Selection, yardstick
 
-__all__ = ["check_tolerance", "refined", "stages", "warn_about"]
+__all__ = ["answered", "check_tolerance", "refined", "stages"]
 
 
 def check_tolerance(tolerance: float | None) -> None:
@@ -57,11 +59,29 @@ def refined(
     return mean, deviation, int((~before[left]).sum()) if tolerance is not None else 0
 
 
-def warn_about(missed: int, tolerance: float | None, reached: str) -> None:
-    """Tell the user of `attribute` about rows that missed the tolerance."""
+def answered(
+    question: Question,
+    estimate: Callable[[int, Game, Selection, Tensor, Tensor], tuple[Tensor, Tensor, int]],
+    tolerance: float | None,
+    most: str,
+    *,
+    return_std: bool,
+) -> Any:
+    """The result of `attribute`: `estimate` gives what `refined` does for a game by its place, what is selected of its
+    outputs, f(baseline) and f(x). Warns of rows that missed the tolerance with the `most` that was allowed."""
+    means, deviations, missed, start = [], [], 0, 0
+    for i, (game, select) in enumerate(zip(question.games, question.selections, strict=True)):
+        rows = slice(start, start + game.rows)
+        empty, full = question.empty[rows].cpu().double(), question.full[rows].cpu().double()
+        mean, deviation, short = estimate(i, game, select, empty, full)
+        means.append(mean.to(game.dtype).to(game.device))
+        deviations.append(deviation.to(game.dtype).to(game.device))
+        missed, start = missed + short, rows.stop
     if missed:
         warnings.warn(
-            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {reached}: allow for more, or see with "
+            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, or see with "
             "return_std what was reached.",
             stacklevel=3,
         )
+    result = question.answer(means)
+    return (result, question.answer(deviations)) if return_std else result
