@@ -32,6 +32,7 @@ benchmark: install
 	$(BIN)/python benchmarks/bayesian.py
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/dna.py
+	$(BIN)/python benchmarks/methods.py
 
 clean:
 	rm -rf $(VENV) results

@@ -524,3 +524,10 @@ def test_clusters_of_a_background_for_the_prior():
 def test_two_players_need_four_evaluations():
     with pytest.raises(ValueError, match="at least 4, not 3"):
         BayesianShapley(lambda x: x.prod(1)).attribute(torch.ones(1, 2), max_evaluations=3)
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_models_that_squeeze_their_output(method):
+    model, x = network(5), rows(1, 5)
+    squeezed = method(lambda x: model(x).squeeze())
+    torch.testing.assert_close(squeezed.attribute(x, internal_batch_size=1), method(model).attribute(x))

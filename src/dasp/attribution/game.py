@@ -113,6 +113,8 @@ class Game:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
             raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
+        if output.dim() == 0 and number * self.rows == 1:
+            output = output.view(1)  # of a model that squeezes
         if output.dim() == 0 or len(output) != number * self.rows:
             raise ValueError(
                 f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
@@ -123,14 +125,14 @@ class Game:
 
     def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
         """f(x) and f(baseline), at most `at_once` rows at once."""
-
-        def end(present: bool) -> Tensor:
-            whole = torch.full((1, 1, self.count), present, device=self.device)
-            parts = [rows.evaluate(function, whole.expand(1, rows.rows, -1))[0] for _, rows in self.slices(at_once)]
-            return torch.cat(parts)
-
+        present = torch.tensor([True, False], device=self.device).view(2, 1, 1)
+        parts = []
         with torch.no_grad():
-            return end(present=True), end(present=False)
+            for _, rows in self.slices(max(1, at_once // 2)):
+                both = present.expand(2, rows.rows, self.count).split(min(2, at_once))
+                parts.append(torch.cat([rows.evaluate(function, end) for end in both]))
+        full, empty = torch.cat(parts, 1)
+        return full, empty
 
     def attributions(self, values: Tensor) -> tuple[Tensor, ...]:
         """Values (rows, *outputs, count) as tensors (rows, *outputs, *input): every entry has its player's value."""
