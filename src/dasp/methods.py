@@ -48,7 +48,7 @@ from dasp.coalitions import column_count
 
 __all__ = ["METHODS", "EpsilonLRP", "Method", "PlayerAttribution"]
 
-_PRIOR_NODES = 8
+_PRIOR_NODES, _MOST_NODES = 8, 64
 _GRADIENT = 3  # evaluations: forward once, and backward
 
 
@@ -165,7 +165,10 @@ def _dasp(rank: Any) -> Method:
 
 def _gradient(rank: Any) -> Method:
     return Method(
-        lambda model: GradientDASP(model, rank=rank), samples="nodes", each=lambda g: _GRADIENT * _propagated(rank)(g)
+        lambda model: GradientDASP(model, rank=rank),
+        samples="nodes",
+        each=lambda game: _GRADIENT * _propagated(rank)(game),
+        most=lambda _: _MOST_NODES,
     )
 
 
