@@ -371,3 +371,19 @@ def test_bad_arguments():
     model.train()
     with pytest.raises(ValueError, match="training mode"):
         method.attribute(torch.ones(1, 4), target=0)
+
+
+def test_the_order_of_rectifying_and_pooling_is_the_users():
+    """With the same reference everywhere, a pooled difference has one part only, and RevealCancel would be Rescale."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(1, 3, 3)
+    last = nn.Linear(12, 1)
+    first, after = (
+        nn.Sequential(convolution, *middle, nn.Flatten(), last).eval()
+        for middle in ((nn.ReLU(), nn.MaxPool2d(2)), (nn.MaxPool2d(2), nn.ReLU()))
+    )
+    x = torch.randn(2, 1, 6, 6)
+    torch.testing.assert_close(first(x), after(x))
+    revealed, mixed = (DeepLiftRevealCancel(first, rule=rule).attribute(x) for rule in ("revealcancel", "mixed"))
+    assert float((revealed - mixed).abs().max()) > 1e-3
+    assert float((revealed - DeepLiftRevealCancel(after).attribute(x)).abs().max()) > 1e-3

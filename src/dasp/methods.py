@@ -48,7 +48,8 @@ from dasp.coalitions import column_count
 
 __all__ = ["METHODS", "EpsilonLRP", "Method", "PlayerAttribution"]
 
-_PRIOR_NODES, _MOST_NODES = 8, 64
+_PRIOR_NODES = 8
+_MOST_NODES, _MOST_STEPS = 64, 300  # where the integrals have converged
 _GRADIENT = 3  # evaluations: forward once, and backward
 
 
@@ -186,7 +187,9 @@ def _bayesian(prior: Method | None, prior_number: Callable[[Game], int], **optio
 METHODS = {
     "Saliency": Method(Saliency, fixed=lambda _: _GRADIENT),
     "Gradient×Input": Method(InputXGradient, fixed=lambda _: _GRADIENT),
-    "Integrated Gradients": Method(IntegratedGradients, samples="n_steps", each=lambda _: _GRADIENT),
+    "Integrated Gradients": Method(
+        IntegratedGradients, samples="n_steps", each=lambda _: _GRADIENT, most=lambda _: _MOST_STEPS
+    ),
     "ε-LRP": Method(EpsilonLRP, fixed=lambda _: _GRADIENT),
     # input and baseline go through together
     "DeepLIFT Rescale": Method(DeepLift, fixed=lambda _: 2 * _GRADIENT),

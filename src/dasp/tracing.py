@@ -25,11 +25,14 @@ class UntraceableModel(TypeError):
     """The model cannot be written as one graph of operations."""
 
 
-def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Collection[Any]) -> fx.GraphModule:
+def trace(
+    model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Collection[Any], *, pool_first: bool = True
+) -> fx.GraphModule:
     """The graph of `model`: get_attr nodes for its weights, one placeholder per argument, one output.
 
     `example` are the model's arguments; tensors with as many rows as the first are taken as batched. Ops in `keep`
-    are not decomposed.
+    are not decomposed. With `pool_first`, rectified entries are pooled before they are rectified, which is the same
+    function and a better one to propagate moments through.
     """
     program = model if isinstance(model, ExportedProgram) else _export(model, example)
     check_dynamic_batch(program)
@@ -54,7 +57,7 @@ def trace(model: nn.Module | ExportedProgram, example: tuple[Any, ...], keep: Co
             node.target = aten.squeeze.dims
             node.args = (node.args[0], [d for d, size in enumerate(sizes) if isinstance(size, int) and size == 1])
     for node in graph.nodes:
-        if node.op == "call_function" and node.target in _POOLS:
+        if pool_first and node.op == "call_function" and node.target in _POOLS:
             _pool_first(node)
     graph.eliminate_dead_code()
     # A module of its own: without the input checks that `program.module()` hooks on.

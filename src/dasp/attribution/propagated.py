@@ -24,6 +24,8 @@ _CHUNK_ENTRIES = 2**19
 class PropagatedAttribution(PlayerMethod):
     """An attribution method that needs the model's graph, not only its outputs."""
 
+    _pool_first = True  # whether the graph may rectify after pooling
+
     def __init__(self, model: nn.Module | ExportedProgram) -> None:
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
@@ -37,7 +39,7 @@ class PropagatedAttribution(PlayerMethod):
         weights = () if isinstance(self.model, ExportedProgram) else (*self.model.parameters(), *self.model.buffers())
         signature = (*map(_signature, (*game.on, *game.extra)), game.batched, *map(id, weights))
         if self._traced is None or self._traced[0] != signature:
-            self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES)
+            self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES, pool_first=self._pool_first)
             self._lifted = None
         return self._traced[1]
 

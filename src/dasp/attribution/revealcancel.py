@@ -44,6 +44,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
     """
 
     backgrounds = False
+    _pool_first = False  # DeepLIFT depends on how the function is written: as the user wrote it
 
     def __init__(self, model: nn.Module | ExportedProgram, *, rule: Nonlinear = "revealcancel") -> None:
         super().__init__(model)
