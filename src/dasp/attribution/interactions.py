@@ -87,6 +87,10 @@ def _scales(pairs: Pairs) -> tuple[float, float]:
     total = 2 * s - n
     cubic = _cubic(torch.full_like(s, n), total, total, n).sum() if 3 <= n <= _MOST_CUBIC else torch.zeros(())
     slopes = (_waves(pairs).square().sum(1) * s * (n - s) / n).sum()
-    return tuple(
-        float((share * noise.sum() / x).sqrt()) if x > 0 else 0.0 for share, x in ((1.0, cubic), (_SLOPES, slopes))
-    )  # type: ignore[return-value]
+    scale = noise.sum()
+    return _ratio(scale, cubic), _ratio(_SLOPES * scale, slopes)
+
+
+def _ratio(wanted: Tensor, there: Tensor) -> float:
+    """The factor that gives features a variance; 0 where there are none, as with two or three players."""
+    return float((wanted / there).sqrt()) if there > 0 else 0.0

@@ -79,11 +79,6 @@ class Pairs:
         """w_s of every pair."""
         return shapley_weights(self.players)[self.sizes.long() - 1]
 
-    @property
-    def complete(self) -> bool:
-        """Whether these are all pairs."""
-        return len(self) == pair_count(self.players)
-
     def centred(self, part: slice = slice(None)) -> Tensor:
         """z = 1_S − s/N."""
         return self.members[part].double() - (self.sizes[part] / self.players)[:, None]

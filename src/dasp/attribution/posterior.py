@@ -75,9 +75,6 @@ def posterior(
         covariances: the candidates for T.
         trust: the prior on a.
     """
-    if pairs.complete:
-        mean = total[:, None] / pairs.players + (pairs.weights[:, None] * y).T @ pairs.centred()
-        return mean, torch.zeros_like(mean)
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
     size = torch.maximum(y.abs().amax(0), prior.abs().amax(1))
     size = torch.where(size > 0, size, 1)  # so that nothing is lost in the squares of tiny or huge numbers
