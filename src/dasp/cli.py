@@ -1,7 +1,7 @@
 """The command line: `dasp reproduce`, `dasp benchmark`, `dasp explain`.
 
-A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0 done,
-2 input that cannot be used (one line on stderr), 1 anything else.
+A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0
+done, 2 input that cannot be used (one line on stderr), 1 anything else.
 """
 
 from __future__ import annotations
