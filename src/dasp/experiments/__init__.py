@@ -1,0 +1,1 @@
+"""The paper's three experiments, and today's libraries on the same networks."""

@@ -1,0 +1,238 @@
+"""How good methods are against what they cost: all of them with their spread over rows, and the Pareto front."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from dasp.evaluation import Result
+from dasp.plots.style import BLACK, FAMILIES, GREY, LIGHT, SMALL, TEXT, empty_figure, style_of, text_width, tidy
+
+__all__ = ["comparison", "front", "pareto"]
+
+_COSTS = {"evaluations": "evaluations per row", "seconds": "time per row (ms)"}
+_LINE = 12  # points from name to name
+_DECADES = 4  # below the largest RMSE, that are shown
+_CLOSEST = 1e-4  # the least 1 − ρ that is shown
+_RANKS = (-0.9, -0.5, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999)
+
+
+def comparison(results: Sequence[Result], *, title: str, standard_error: float = 0.0) -> Figure:
+    """RMSE and Spearman's rank correlation against evaluations and time: a line per method over its budgets, with bars
+    of ± one standard deviation over the rows.
+
+    A method without a budget is one marker with a dashed line to the right: it gains nothing from more. Markers on the
+    edge of a panel are beyond it, like those of exact values. Correlations are spaced by the logarithm of 1 − ρ.
+    """
+    figure = empty_figure(12, max(8, _legend_height(results)), title)
+    panels = figure.subplots(2, 2, sharex="col", sharey="row")
+    for (errors, ranks), cost in zip(panels.T, _COSTS, strict=True):
+        _scale_costs(errors, results, cost)
+        _scale_errors(errors, results, standard_error)
+        _scale_ranks(ranks, results)
+        for name, some in _by_method(results).items():
+            costs = [_cost_of(r, cost) for r in some]
+            _line(errors, name, costs, [r.rmse for r in some], [r.rmse_std for r in some], some[0].number is None)
+            _line(
+                ranks, name, costs, [r.spearman for r in some], [r.spearman_std for r in some], some[0].number is None
+            )
+        ranks.set_xlabel(_COSTS[cost], fontsize=TEXT)
+    for axes, label in zip(panels[:, 0], ("RMSE", "Spearman's rank correlation"), strict=True):
+        axes.set_ylabel(label, fontsize=TEXT)
+    _legend(figure, results, standard_error)
+    return figure
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The points that no other is at least as good as in both coordinates and better in one (less is better), by
+    increasing first coordinate; of equal ones, all.
+
+    >>> front([(1, 5), (2, 3), (3, 4), (4, 1)])
+    [0, 1, 3]
+    """
+    order = sorted(range(len(points)), key=lambda i: points[i])
+    best: list[int] = []
+    for i in order:
+        if not best or points[i][1] < points[best[-1]][1] or points[i] == points[best[-1]]:
+            best.append(i)
+    return best
+
+
+def pareto(results: Sequence[Result], *, ours: Collection[str], title: str, standard_error: float = 0.0) -> Figure:
+    """RMSE against time and against evaluations with the Pareto front as steps; `ours` are filled, the others hollow,
+    and named where they are on the front."""
+    figure = empty_figure(12, max(5.6, _legend_height(results)), title)
+    names = []
+    for axes, cost in zip(figure.subplots(1, 2, sharey=True), ("seconds", "evaluations"), strict=True):
+        _scale_costs(axes, results, cost)
+        _scale_errors(axes, results, standard_error)
+        lowest = axes.get_ylim()[0]
+        for name, some in _by_method(results).items():
+            style = style_of(name)
+            axes.plot(
+                [_cost_of(r, cost) for r in some], [max(r.rmse, lowest) for r in some], color=style.colour,
+                marker=style.marker, markerfacecolor=style.colour if name in ours else "white", markersize=6,
+                linestyle=style.line, linewidth=0.8, clip_on=False, zorder=3,
+            )  # fmt: skip
+        best = [results[i] for i in front([(_cost_of(r, cost), r.rmse) for r in results])]
+        _steps(axes, [(_cost_of(r, cost), max(r.rmse, lowest)) for r in best])
+        named = {r.method: (_cost_of(r, cost), max(r.rmse, lowest)) for r in reversed(best) if r.method not in ours}
+        names.append((axes, named))
+        axes.set_xlabel(_COSTS[cost], fontsize=TEXT)
+    figure.axes[0].set_ylabel("RMSE", fontsize=TEXT)
+    _legend(figure, results, standard_error, hollow=[r.method for r in results if r.method not in ours])
+    figure.draw_without_rendering()  # to know where points are
+    for axes, named in names:
+        _names(axes, named)
+    return figure
+
+
+def _steps(axes: Any, points: list[tuple[float, float]]) -> None:
+    """What can be had for a cost: as good as the best that costs no more."""
+    right, top = axes.get_xlim()[1], axes.get_ylim()[1]
+    x, y = zip(*points, strict=True)
+    axes.step([x[0], *x, right], [top, *y, y[-1]], where="post", color=BLACK, linewidth=4, alpha=0.13, zorder=2)
+
+
+def _names(axes: Any, points: dict[str, tuple[float, float]]) -> None:
+    """Names below and left of the front, where no point can be; one below the other, however close their points are."""
+    ordered = sorted(points.items(), key=lambda item: -item[1][1])
+    box, inch = axes.get_window_extent(), 72 / axes.figure.dpi  # known as the layout has been made
+    places = [axes.transAxes.inverted().transform(axes.transData.transform(point)) for _, point in ordered]
+    widths = [(text_width(name, SMALL) + 20) / (box.width * inch) for name, _ in ordered]
+    wider = max([0, *((w - x) / (1 - w) for (x, _), w in zip(places, widths, strict=True))])
+    left, right = axes.get_xlim()
+    axes.set_xlim(left / (right / left) ** wider, right)
+    heights = [y * box.height * inch for _, y in places]
+    lines: list[float] = []
+    for height in heights:
+        lines.append(min([height, *lines[-1:]]) - _LINE)
+    for i, ((name, point), height) in enumerate(zip(ordered, heights, strict=True)):
+        y = max(lines[i], _LINE * (len(lines) - i) - 4)
+        colour = style_of(name).colour
+        axes.annotate(
+            name, point, xytext=(-14, y - height), textcoords="offset points", ha="right", va="center", fontsize=SMALL,
+            color=colour, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+        )  # fmt: skip
+
+
+def _by_method(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each method by increasing cost, methods in the order of legends."""
+    order = {name: i for i, name in enumerate(name for names in FAMILIES.values() for name in names)}
+    names = sorted({r.method for r in results}, key=lambda name: (order.get(name, len(order)), name))
+    return {name: sorted((r for r in results if r.method == name), key=lambda r: r.evaluations) for name in names}
+
+
+def _cost_of(result: Result, cost: str) -> float:
+    """Evaluations, or milliseconds."""
+    return result.seconds * 1e3 if cost == "seconds" else float(result.evaluations)
+
+
+def _scale_costs(axes: Any, results: Sequence[Result], cost: str) -> None:
+    """A logarithmic axis that holds all costs."""
+    costs = [_cost_of(r, cost) for r in results]
+    axes.set_xscale("log")
+    axes.set_xlim(min(costs) / 1.6, max(costs) * 1.6)
+
+
+def _scale_errors(axes: Any, results: Sequence[Result], standard_error: float) -> None:
+    """A logarithmic axis that holds all errors, and their bars, but those that are next to nothing."""
+    largest = max(r.rmse for r in results)
+    shown = [r.rmse for r in results if r.rmse > largest * 10**-_DECADES]
+    lowest = min([*shown, standard_error] if standard_error else shown) / 1.6 if shown else 1e-1
+    axes.set_yscale("log")
+    axes.set_ylim(lowest, max([1.25 * (r.rmse + r.rmse_std) for r in results if r.rmse >= lowest], default=1))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    tidy(axes)
+    if standard_error:
+        axes.axhspan(lowest, standard_error, color=LIGHT, alpha=0.6, linewidth=0, zorder=0)
+        axes.axhline(standard_error, color=GREY, linewidth=0.8, zorder=0.5)
+
+
+def _scale_ranks(axes: Any, results: Sequence[Result]) -> None:
+    known = [r.spearman for r in results if not math.isnan(r.spearman)]
+    farthest = max([1 - rank for rank in known] or [1]) * 1.25
+    closest = max(min([1 - rank for rank in known if 1 - rank > _CLOSEST] or [0.1]) / 1.6, _CLOSEST)
+    limits = max(1 - farthest, -1), 1 - closest
+    axes.set_yscale(
+        "function",
+        functions=(lambda y: -np.log10(np.maximum(1 - y, _CLOSEST / 10)), lambda z: 1 - np.power(10.0, -np.asarray(z))),
+    )
+    axes.set_ylim(*limits)
+    axes.yaxis.set_major_locator(FixedLocator([rank for rank in _RANKS if limits[0] <= rank <= limits[1]]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    tidy(axes)
+
+
+def _line(axes: Any, name: str, costs: list[float], values: list[float], spreads: list[float], fixed: bool) -> None:
+    """The points of a method; beyond the axis, on its edge."""
+    style = style_of(name)
+    lowest, highest = axes.get_ylim()
+    inside = [min(max(value, lowest), highest) for value in values]
+    axes.plot(
+        costs, inside, color=style.colour, marker=style.marker, linestyle="" if fixed else style.line,
+        linewidth=1.5, markersize=5.5, markeredgecolor="white", markeredgewidth=0.5, clip_on=False, zorder=3,
+    )  # fmt: skip
+    bottoms = [max(value - spread, lowest) for value, spread in zip(values, spreads, strict=True)]
+    tops = [min(value + spread, highest) for value, spread in zip(values, spreads, strict=True)]
+    if fixed:
+        axes.plot(
+            [costs[0], axes.get_xlim()[1]],
+            inside * 2,
+            color=style.colour,
+            linestyle=(0, (4, 3)),
+            linewidth=0.8,
+            zorder=2,
+        )
+    for cost, bottom, top in zip(costs, bottoms, tops, strict=True):
+        if top > bottom:
+            axes.plot([cost, cost], [bottom, top], color=style.colour, linewidth=1.2, alpha=0.25, zorder=1)
+
+
+def _legend_height(results: Sequence[Result]) -> float:
+    """Inches, with room for every heading."""
+    return 0.19 * (len(_by_method(results)) + len(FAMILIES) + 4)
+
+
+def _legend(figure: Figure, results: Sequence[Result], standard_error: float, *, hollow: Sequence[str] = ()) -> None:
+    """All methods that there are, by family, beside the panels; `hollow` ones have empty markers."""
+    present = _by_method(results)
+    handles: list[Any] = []
+    families = {**FAMILIES, "Others": [name for name in present if not any(name in f for f in FAMILIES.values())]}
+    for family, names in families.items():
+        shown = [name for name in names if name in present]
+        if shown:
+            handles.append(Line2D([], [], linestyle="", label=family))
+        for name in shown:
+            style = style_of(name)
+            line = "" if present[name][0].number is None else style.line
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    color=style.colour,
+                    marker=style.marker,
+                    linestyle=line,
+                    label=name,
+                    linewidth=1.5,
+                    markersize=5.5,
+                    markerfacecolor="white" if name in hollow else style.colour,
+                )
+            )
+    if standard_error:
+        handles.append(Line2D([], [], linestyle="", label="Truth"))
+        handles.append(Patch(facecolor=LIGHT, edgecolor=GREY, label="its sampling error"))
+    made = figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=SMALL, handlelength=2.6)
+    headings = {*families, "Truth"}
+    for text in made.get_texts():
+        if text.get_text() in headings:
+            text.set_fontweight("bold")
+            text.set_position((-30, 0))
