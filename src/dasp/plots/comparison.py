@@ -119,7 +119,8 @@ def _names(axes: Any, points: dict[str, tuple[float, float]]) -> None:
         colour = style_of(name).colour
         axes.annotate(
             name, point, xytext=(-14, y - height), textcoords="offset points", ha="right", va="center", fontsize=SMALL,
-            color=colour, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.9},
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
         )  # fmt: skip
 
 

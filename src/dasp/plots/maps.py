@@ -1,0 +1,78 @@
+"""Attribution maps of images: every method beside the truth, on the truth's scale."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from dasp.plots.style import SMALL, TEXT, empty_figure
+
+__all__ = ["maps"]
+
+_ACROSS = 9  # methods beside image and truth
+_INCH = 1.0  # of a picture
+_COLOURS = "RdBu_r"
+
+
+def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[str]) -> Figure:
+    """A row for every image (n, height, width): the image, the truth, which is the first of the `attributions`, and the
+    other methods; in several blocks if they are many.
+
+    Red pixels raise the output, blue ones lower it. The colours of an image reach as far as the largest of its true
+    values, for all methods: darker ones are cut off, and a method that is pale everywhere attributes too little.
+    """
+    (truth, values), *others = attributions.items()
+    scales = values.abs().flatten(1).amax(1).clamp(min=1e-12)
+    number = max(1, -(-len(others) // _ACROSS))
+    across = -(-len(others) // number)
+    blocks = [others[i * across : (i + 1) * across] for i in range(number)]
+    figure = empty_figure(_INCH * (across + 2) + 1.3, (_INCH * len(images) + 0.6) * number + 0.3)
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    panels = figure.subplots(number * len(images), across + 2, squeeze=False)
+    for axes in panels.flat:
+        axes.set_axis_off()
+    for block, methods in enumerate(blocks):
+        rows = panels[block * len(images) : (block + 1) * len(images)]
+        for row, image, label, scale in zip(rows, images, labels, scales.tolist(), strict=True):
+            row[0].imshow(image, cmap="gray", interpolation="nearest")
+            row[0].text(-0.08, 0.5, label, transform=row[0].transAxes, ha="right", va="center", fontsize=TEXT)
+        columns = [(truth, values), *methods]
+        for axes, (name, picture) in zip(rows.T[1:], columns, strict=False):
+            axes[0].set_title(_heading(name), fontsize=SMALL, fontweight="bold" if name == truth else "normal")
+            for one, image, pixels, scale in zip(axes, images, picture, scales.tolist(), strict=True):
+                _map(one, image, pixels / scale)
+        rows[0, 0].set_title("image", fontsize=SMALL)
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(-1, 1), _COLOURS), ax=list(panels.flat), extend="both", shrink=min(1, 0.9 / number),
+        pad=0.015, aspect=30,
+    )  # fmt: skip
+    bar.set_label(f"attribution / largest |{truth}| of the image", fontsize=SMALL)
+    bar.ax.tick_params(labelsize=SMALL)
+    return figure
+
+
+def _map(axes: Any, image: Tensor, values: Tensor) -> None:
+    """The attributions, and a thin outline of what the image shows."""
+    axes.imshow(values, cmap=_COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+    axes.contour(image, levels=[(float(image.min()) + float(image.max())) / 2], colors="0.35", linewidths=0.4)
+    axes.add_patch(_frame(axes))
+
+
+def _frame(axes: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((0, 0), 1, 1, transform=axes.transAxes, fill=False, edgecolor="0.8", linewidth=0.6)
+
+
+def _heading(name: str) -> str:
+    """In short lines; long words may be divided where a capital letter begins a new one."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z]{2}|[A-Z][a-z]{3})", "-\u200b", name).replace("-\u200b", "\u00ad ")
+    lines = textwrap.wrap(words, 13, break_long_words=False)
+    return "\n".join(lines)
