@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from dasp.plots.style import SMALL, TEXT, empty_figure
@@ -18,6 +19,7 @@ __all__ = ["maps"]
 
 _ACROSS = 9  # methods beside image and truth
 _INCH = 1.0  # of a picture
+_LETTERS = 14  # of a line above it
 _COLOURS = "RdBu_r"
 
 
@@ -34,14 +36,14 @@ def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[st
     across = -(-len(others) // number)
     blocks = [others[i * across : (i + 1) * across] for i in range(number)]
     figure = empty_figure(_INCH * (across + 2) + 1.3, (_INCH * len(images) + 0.6) * number + 0.3)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.02)
     panels = figure.subplots(number * len(images), across + 2, squeeze=False)
     for axes in panels.flat:
         axes.set_axis_off()
     for block, methods in enumerate(blocks):
         rows = panels[block * len(images) : (block + 1) * len(images)]
-        for row, image, label, scale in zip(rows, images, labels, scales.tolist(), strict=True):
-            row[0].imshow(image, cmap="gray", interpolation="nearest")
+        for row, image, label in zip(rows, images, labels, strict=True):
+            row[0].imshow(image.numpy(force=True), cmap="gray", interpolation="nearest")
             row[0].text(-0.08, 0.5, label, transform=row[0].transAxes, ha="right", va="center", fontsize=TEXT)
         columns = [(truth, values), *methods]
         for axes, (name, picture) in zip(rows.T[1:], columns, strict=False):
@@ -60,19 +62,18 @@ def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[st
 
 def _map(axes: Any, image: Tensor, values: Tensor) -> None:
     """The attributions, and a thin outline of what the image shows."""
-    axes.imshow(values, cmap=_COLOURS, vmin=-1, vmax=1, interpolation="nearest")
-    axes.contour(image, levels=[(float(image.min()) + float(image.max())) / 2], colors="0.35", linewidths=0.4)
-    axes.add_patch(_frame(axes))
-
-
-def _frame(axes: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((0, 0), 1, 1, transform=axes.transAxes, fill=False, edgecolor="0.8", linewidth=0.6)
+    axes.imshow(values.numpy(force=True), cmap=_COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+    axes.contour(
+        image.numpy(force=True), levels=[(float(image.min()) + float(image.max())) / 2], colors="0.35", linewidths=0.4
+    )
+    axes.add_patch(Rectangle((0, 0), 1, 1, transform=axes.transAxes, fill=False, edgecolor="0.8", linewidth=0.6))
 
 
 def _heading(name: str) -> str:
-    """In short lines; long words may be divided where a capital letter begins a new one."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z]{2}|[A-Z][a-z]{3})", "-\u200b", name).replace("-\u200b", "\u00ad ")
-    lines = textwrap.wrap(words, 13, break_long_words=False)
-    return "\n".join(lines)
+    """In short lines; long words are divided where a capital letter begins a new one.
+
+    >>> _heading("BayesianShapley on DASP").splitlines()
+    ['Bayesian-', 'Shapley on', 'DASP']
+    """
+    words = [re.sub("(?<=[a-z])(?=[A-Z])", "- ", word) if len(word) > _LETTERS else word for word in name.split()]
+    return "\n".join(textwrap.wrap(" ".join(words), _LETTERS, break_long_words=False))
