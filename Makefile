@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/python -m dasp.demo
+	$(BIN)/dasp reproduce
 
 lint: install
 	$(BIN)/ruff check .
@@ -27,12 +27,10 @@ test: lint
 
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py
-	$(BIN)/python benchmarks/parkinsons.py
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/bayesian.py
 	$(BIN)/python benchmarks/background.py
-	$(BIN)/python benchmarks/dna.py
-	$(BIN)/python benchmarks/methods.py
+	$(BIN)/dasp benchmark
 
 clean:
 	rm -rf $(VENV) results

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from dasp import ExactShapley, GradientDASP, rmse, spearman
 from dasp.attribution import extension
 from dasp.coalitions import bernoulli
-from dasp.demo import trained_network
+from dasp.experiments.experiment import fit
 from dasp.gaussian import Gaussian
 from dasp.players import Contributions
 
@@ -41,15 +41,20 @@ def with_moments(spread: Tensor) -> Callable[..., Gaussian]:
     return distribution
 
 
+def network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    layers = nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
+    return nn.Sequential(*layers).eval()
+
+
 def main() -> None:
     torch.set_num_threads(2)
     data = load_diabetes()
     x = torch.tensor(data.data / data.data.std(0)).float()
-    networks: dict[str, nn.Module] = {"diabetes network": trained_network(x, torch.tensor(data.target).float())}
-    torch.manual_seed(1)
-    networks["random 10–64–32–1 network"] = nn.Sequential(
-        nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
-    ).eval()  # fmt: skip
+    networks = {name: network(seed) for seed, name in enumerate(("diabetes network", "random 10–64–32–1 network"))}
+    labels = torch.tensor(data.target).float()[:, None]
+    fit(networks["diabetes network"].train(), (x, labels), nn.functional.mse_loss, epochs=200, batch=64, rate=3e-3)
+    networks["diabetes network"].eval()
     rows, background = x[:ROWS], x[100 : 100 + BACKGROUND]
     for name, model in networks.items():
         truth = torch.stack([ExactShapley(model).attribute(rows, b[None]) for b in background]).mean(0)

@@ -21,8 +21,7 @@ from captum.attr import Attribution
 from shapiq.approximator import KernelSHAP, kADDSHAP
 from torch import Tensor, nn
 
-import mnist
-import parkinsons
+import settings
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, rmse
 
 BUDGETS = (36, 72, 144, 288, 576, 1152, 2304)
@@ -32,9 +31,8 @@ ROWS = 30
 
 def trained() -> tuple[nn.Module, Tensor, Tensor]:
     """The 18-input network, the reported rows and their exact Shapley values."""
-    model, rows, error = parkinsons.trained()
-    print(f"{'Parkinsons' if parkinsons.data_file() else 'synthetic'} network, test MAE {error:.2f}, {ROWS} rows")
-    model, rows = model.double(), rows[:ROWS].double()
+    problem = settings.parkinsons(ROWS).problem
+    model, rows = problem.model.double(), problem.arguments["inputs"].double()
     return model, rows, ExactShapley(model).attribute(rows)
 
 
@@ -166,9 +164,10 @@ def wrong() -> None:
 
 
 def digits(number: int = 8, permutations: int = 1000) -> None:
-    model = mnist.trained()
-    x, targets = mnist.images(number)
-    truth, error = mnist.sampled_truth(model, number, permutations)
+    problem = settings.mnist(number, permutations).problem
+    model, error = problem.model, problem.standard_error
+    x, targets = problem.arguments["inputs"], problem.arguments["target"]
+    truth = problem.truth.view_as(x).float()
     print(f"LeNet-5, {number} digits, 784 players, truth by {permutations} permutations, standard error {error:.4f}")
     budgets = (256, 512, 1024, 2048, 4096, 8192, 16384)
     priors = {

@@ -23,8 +23,10 @@ from captum.attr import IntegratedGradients
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
+import settings
 from dasp import DASP, GradientDASP, PermutationShapley, rmse, spearman
-from mnist import images, sampled_truth, trained
+from dasp.evaluation import compare
+from dasp.methods import Method
 from networks import resnet18, small_resnet
 
 
@@ -45,9 +47,15 @@ def largest_gap(model: nn.Module, attributions: Tensor, x: Tensor, targets: Tens
     return float(((attributions.flatten(1).sum(1) - wanted) / wanted).abs().max())
 
 
+def digits_to_explain() -> tuple[nn.Module, Tensor, Tensor, Tensor, float]:
+    """LeNet-5, images, their digits, the Shapley values and their standard error."""
+    problem = settings.mnist().problem
+    x, y = problem.arguments["inputs"], problem.arguments["target"]
+    return problem.model, x, y, problem.truth.view_as(x), problem.standard_error
+
+
 def mnist() -> None:
-    model, (x, y) = trained(), images(8)
-    truth, error = sampled_truth(model, 8, 1000)
+    model, x, y, truth, error = digits_to_explain()
     print(f"LeNet-5 on MNIST, 784 players, {len(x)} images, truth by 1,000 antithetic permutations (s.e. {error:.4f})")
     methods = {
         "DASP, K = 16": (DASP(model), {"coalition_sizes": 16}, 1),
@@ -75,19 +83,20 @@ def mnist() -> None:
 
 
 def ranks() -> None:
-    model, (x, y) = trained(), images(8)
-    truth, _ = sampled_truth(model, 8, 1000)
-    print("Factor columns of GradientDASP on LeNet-5, K = 8")
-    for rank in (0, 9, 16, 25, 36, 64, 100):
-        method = GradientDASP(model, rank=rank)
-        method.attribute(x[:1], target=y[:1], nodes=1)
-        attributions, seconds = timed(lambda m=method: m.attribute(x, target=y, nodes=8), 3)
-        error = float(rmse(attributions, truth).mean())
-        print(f"  {rank:3} columns: RMSE {error:.5f}, {seconds / len(x) * 1e3:.0f} ms/image", flush=True)
+    for setting, columns in (
+        (settings.mnist(), (0, 9, 16, 25, 36, 64, 100)),
+        (settings.dna(), (0, 11, 16, 21, 50, 200)),
+    ):
+        problem = setting.problem
+        print(f"Factor columns of GradientDASP, {setting.experiment.title}, K = 8, s.e. {problem.standard_error:.5f}")
+        for rank in columns:
+            method = Method(lambda model, r=rank: GradientDASP(model, rank=r), options={"nodes": 8})
+            (result,) = compare(problem, {"GradientDASP": method})
+            print(f"  {rank:3} columns: RMSE {result.rmse:.5f}, {result.seconds * 1e3:.0f} ms/row", flush=True)
 
 
 def cost() -> None:
-    model, (x, y) = trained(), images(8)
+    model, x, y, _, _ = digits_to_explain()
     print("Cost of one call with K nodes, rank 0, against integrated gradients with K nodes (8 images, LeNet-5)")
     ours, theirs = GradientDASP(model, rank=0), IntegratedGradients(model)
     for nodes in (4, 8, 16, 32):

@@ -8,14 +8,6 @@ import torch
 from torch import Tensor, nn
 
 
-def lenet() -> nn.Module:
-    """LeNet-5 of the paper's MNIST experiment."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
-    )  # fmt: skip
-
-
 class Residual(nn.Module):
     """Two convolutions with batch norm beside a shortcut."""
 

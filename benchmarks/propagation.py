@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from dasp.experiments.mnist import lenet
 from dasp.gaussian import Gaussian
 from dasp.lifting import lift
 from dasp.rules import RULES
 from dasp.tracing import trace
-from networks import lenet, small_resnet
+from networks import small_resnet
 
 BATCH, REPEATS = 64, 30
 

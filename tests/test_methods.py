@@ -7,13 +7,13 @@ import torch
 from captum.attr import DeepLift, FeatureAblation, InputXGradient
 from torch import nn
 
-import dna
-import parkinsons
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, axioms
 from dasp.attribution.arguments import games
 from dasp.evaluation import Problem, Result, compare, evaluations_to_match, table
+from dasp.experiments.experiment import Data
+from dasp.experiments.mnist import lenet
+from dasp.experiments.reproduce import EXPERIMENTS
 from dasp.methods import METHODS, EpsilonLRP, PlayerAttribution
-from networks import lenet
 
 
 def network(outputs: int = 1) -> nn.Module:
@@ -24,12 +24,11 @@ def network(outputs: int = 1) -> nn.Module:
 def experiment(name):
     """Untrained networks of the paper's experiments with two rows, an output and the players."""
     torch.manual_seed(0)
-    if name == "parkinsons":
-        return parkinsons.network().eval(), torch.rand(2, 18) * 2 - 1, 0, None
-    if name == "dna":
-        x, _ = dna.sequences(2)
-        return dna.network().eval(), x, 1, torch.arange(dna.LENGTH).expand(4, dna.LENGTH)
-    return lenet().eval(), torch.rand(2, 1, 28, 28) * 2 - 1, 3, None
+    shape = {"parkinsons": (18,), "dna": (4, 200), "mnist": (1, 28, 28)}[name]
+    rows = torch.rand(2, *shape) * 2 - 1
+    data = Data((rows, torch.zeros(2)), (rows, torch.zeros(2)), ["player"] * shape[-1], "random")
+    groups = torch.arange(200).expand(4, 200) if name == "dna" else None
+    return EXPERIMENTS[name].network(data).eval(), rows, 0, groups
 
 
 # Few evaluations; one coalition size of one player already takes more than this for DASP of full rank on many players.

@@ -6,28 +6,29 @@ error: an RMSE near that error says nothing.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import torch
-from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.attribution.arguments import Baselines, Target
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.foreign import values_of
 from dasp.attribution.permutation import PermutationShapley
-from dasp.attribution.propagated import PropagatedAttribution
 from dasp.attribution.question import Question
 from dasp.methods import METHODS, Method
 from dasp.metrics import rmse, spearman
 
-__all__ = ["Problem", "Result", "compare", "evaluations_to_match", "table"]
+__all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "table", "trials"]
 
 _MOST_ENUMERATED = 20  # players
+_REPEATS, _ENOUGH = 5, 1.0  # times, or seconds
 
 
 @dataclass(frozen=True)
@@ -100,68 +101,113 @@ class Result:
     rmse_std: float
     spearman: float
     spearman_std: float
+    attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method with one number of samples, to be run on a problem."""
+
+    name: str
+    method: Method
+    number: int | None
+    problem: Problem
+    question: Question
+
+    def run(self) -> Result:
+        """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
+        attribution = self.method.on(self.problem.model, self.number)
+        arguments, game = self.problem.arguments, self.question.games[0]
+        with warnings.catch_warnings(), torch.random.fork_rng():
+            warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
+            attribution.attribute(**_first_row(arguments))  # what is done once: tracing, buffers
+            seconds: list[float] = []
+            while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
+                torch.manual_seed(0)
+                start = time.perf_counter()
+                attributions = attribution.attribute(**arguments)
+                seconds.append(time.perf_counter() - start)
+        values = _by_player(attributions, self.question, arguments["inputs"])
+        errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
+        ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
+        return Result(
+            self.name, self.number, self.method.cost(game, self.number), self.method.paper_cost(game, self.number),
+            median(seconds) / len(values),
+            *(float(x) for x in (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))),
+            values,
+        )  # fmt: skip
+
+
+def trials(
+    problem: Problem, methods: Mapping[str, Method] | Iterable[str] = METHODS, budgets: Sequence[int] = (100, 1000)
+) -> list[Trial]:
+    """Every method, those that take samples with as many as each budget of evaluations allows; without those that the
+    number of players or the budget forbids."""
+    table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in methods}
+    question = _question(problem.model, problem.arguments)
+    game = question.games[0]
+    result = []
+    for name, method in table.items():
+        if not method.possible(game):
+            continue
+        numbers = [method.number(game, budget) for budget in budgets] if method.samples else [None]
+        allowed = [number for number in dict.fromkeys(numbers) if number is not None or method.samples is None]
+        result += [Trial(name, method, number, problem, question) for number in allowed]
+    return result
 
 
 def compare(
     problem: Problem,
-    methods: Iterable[str] = tuple(METHODS),
+    methods: Mapping[str, Method] | Iterable[str] = METHODS,
     budgets: Sequence[int] = (100, 1000),
     *,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Every method of the table, those that take samples with as many as each budget of evaluations allows; without
-    those that the number of players or the budget forbids.
+    """All `trials`, run.
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     >>> problem = Problem.of(model, torch.ones(3, 4))
     >>> [result.evaluations for result in compare(problem, ["Occlusion", "Permutations"], budgets=[20, 40])]
     [5, 20, 38]
     """
-    question = _question(problem.model, problem.arguments)
-    game = question.games[0]
     results = []
-    for name in methods:
-        method = METHODS[name]
-        if not method.possible(game):
-            continue
-        numbers = [method.number(game, budget) for budget in budgets] if method.samples else [None]
-        allowed = [number for number in dict.fromkeys(numbers) if number is not None or method.samples is None]
-        for number in allowed:
-            result = _measured(name, method, number, problem, question)
-            results.append(result)
-            on_result(result)
+    for trial in trials(problem, methods, budgets):
+        results.append(trial.run())
+        on_result(results[-1])
     return results
 
 
-def _measured(name: str, method: Method, number: int | None, problem: Problem, question: Question) -> Result:
-    attribution = method.on(problem.model, number)
-    game, inputs = question.games[0], problem.arguments["inputs"]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
-        if _traced(attribution.method):
-            attribution.attribute(**problem.arguments)
-        start = time.perf_counter()
-        attributions = attribution.attribute(**problem.arguments)
-        seconds = (time.perf_counter() - start) / len(inputs)
-    values = _by_player(attributions, question, inputs)
-    errors, ranks = rmse(values, problem.truth), spearman(values, problem.truth)
-    ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
-    return Result(
-        name, number, method.cost(game, number), method.paper_cost(game, number), seconds,
-        *(float(x) for x in (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))),
-    )  # fmt: skip
+def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same for the first row alone."""
+    rows = len(arguments["inputs"])
+
+    def first(x: Any) -> Any:
+        rowwise = isinstance(x, list) or (isinstance(x, Tensor) and x.dim() > 0)
+        return x[:1] if rowwise and len(x) == rows and rows > 1 else x
+
+    mask = arguments["feature_mask"]
+    per_row = isinstance(mask, Tensor) and mask.dim() == arguments["inputs"].dim()
+    shortened = {name: first(x) for name, x in arguments.items() if name != "feature_mask"}
+    return {**shortened, "feature_mask": first(mask) if per_row else mask}
 
 
-def _traced(method: Attribution) -> bool:
-    """Whether the first call takes longer, for tracing the model."""
-    return isinstance(method, PropagatedAttribution) or isinstance(
-        getattr(method, "prior", None), PropagatedAttribution
-    )
+def evaluations_to_match(results: Sequence[Result], method: str, error: float) -> float | None:
+    """How many evaluations a method needs for an RMSE of `error`, between measured numbers by a straight line in
+    logarithms; None if it never gets there.
 
-
-def evaluations_to_match(results: list[Result], method: str, error: float) -> int | None:
-    """The fewest evaluations with which a method's RMSE was at most `error`; None if it never was."""
-    return min((r.evaluations for r in results if r.method == method and r.rmse <= error), default=None)
+    >>> measured = [Result("DASP", None, n, n, 0.0, rmse, 0.0, 1.0, 0.0) for n, rmse in [(10, 0.4), (40, 0.1)]]
+    >>> evaluations_to_match(measured, "DASP", 0.2), evaluations_to_match(measured, "DASP", 0.05)
+    (20.0, None)
+    """
+    points = sorted((r.evaluations, r.rmse) for r in results if r.method == method)
+    for i, (evaluations, reached) in enumerate(points):
+        if reached <= error:
+            if i == 0 or reached == 0:
+                return float(evaluations)
+            before, worse = points[i - 1]
+            fraction = math.log(worse / error) / math.log(worse / reached)
+            return round(before * (evaluations / before) ** fraction, 6)
+    return None
 
 
 def table(results: list[Result], standard_error: float = 0.0) -> str:

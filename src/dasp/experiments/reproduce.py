@@ -1,0 +1,162 @@
+"""`dasp reproduce`: the paper's experiments from training to the page that shows them.
+
+results/index.html                     all of it
+results/mnist/comparison.png, …        figures
+results/mnist/results.csv, results.md  every method with every budget
+results/cache/                         networks, truths and results, so that an interrupted run goes on
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from dasp.errors import BadInput
+from dasp.evaluation import Result
+from dasp.experiments.claims import headline
+from dasp.experiments.comparison import Outcome, prepared, run, strongest
+from dasp.experiments.dna import DNA
+from dasp.experiments.experiment import Drawn, Experiment, Explained
+from dasp.experiments.mnist import MNIST
+from dasp.experiments.page import Picture, Section, page
+from dasp.experiments.parkinsons import Parkinsons
+from dasp.experiments.progress import Stages
+from dasp.experiments.store import Store, write
+from dasp.plots.comparison import comparison
+
+__all__ = ["EXPERIMENTS", "reproduce", "save", "selected", "written"]
+
+EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (Parkinsons(), DNA(), MNIST())}
+_MINUTES = {"parkinsons": "2", "dna": "4", "mnist": "5"}  # on two cores
+_COLUMNS = [field.name for field in fields(Result) if field.name != "attributions"]
+
+
+def selected(name: str) -> list[Experiment]:
+    """The experiments of a name; all of them for "all"."""
+    if name != "all" and name not in EXPERIMENTS:
+        raise BadInput(f"{name}: no such experiment; there are {', '.join(EXPERIMENTS)} and all")
+    return list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]
+
+
+def reproduce(name: str, folder: Path, console: Console, *, full: bool = False, threads: int = 2) -> Path:
+    """Run experiments, write figures, tables and the page, and return the page's path."""
+    chosen = selected(name)
+    torch.set_num_threads(threads)
+    _announce(chosen, folder, console, full=full)
+    start = time.perf_counter()
+    store = Store(folder / "cache")
+    outcomes, sections = [], []
+    for experiment in chosen:
+        outcome = _outcome(experiment, store, console, full=full)
+        outcomes.append(outcome)
+        sections.append(written(outcome, folder / experiment.name, full=full))
+    minutes = (time.perf_counter() - start) / 60
+    file = folder / "index.html"
+    write(file, page(sections, headline(outcomes), full=full, threads=threads, minutes=minutes).encode())
+    _conclude(outcomes, file, console, minutes)
+    return file
+
+
+def _announce(chosen: list[Experiment], folder: Path, console: Console, *, full: bool) -> None:
+    console.print("[bold]Reproducing the experiments of Ancona, Öztireli and Gross (ICML 2019)[/bold]")
+    for experiment in chosen:
+        size = experiment.full if full else experiment.default
+        console.print(
+            f"  {experiment.title}: train the network, explain {size.rows} rows by every method with up to "
+            f"{size.budgets[-1]:,} evaluations each, compare with {_truth(size.permutations)}"
+        )
+    duration = "hours" if full else f"about {sum(int(_MINUTES[e.name]) for e in chosen)} minutes"
+    console.print(
+        f"This takes {duration} on two cores the first time. What is done is kept in {folder / 'cache'}: the same "
+        "command goes on where it was interrupted.\n"
+    )
+
+
+def _truth(permutations: int) -> str:
+    return f"the values of {permutations} permutations and their reverses" if permutations else "the exact values"
+
+
+def _outcome(experiment: Experiment, store: Store, console: Console, *, full: bool) -> Outcome:
+    size = experiment.full if full else experiment.default
+    start = time.perf_counter()
+    with Stages(experiment.title, console) as step:
+        setting = prepared(experiment, size, store, step)
+        results = run(setting, store, step)
+    quality = ", ".join(f"{name} {value:.3f}" for name, value in setting.quality.items())
+    console.print(f"{experiment.title}: {quality}; {len(results)} results in {time.perf_counter() - start:.0f} s")
+    if setting.data.stands_in_for:
+        console.print(
+            f"[yellow]  {setting.data.source} stand in for {setting.data.stands_in_for}, which could not be had: "
+            "set DASP_DATA to a folder that has them[/yellow]"
+        )
+    return Outcome(**{**vars(setting), "results": results})
+
+
+def written(outcome: Outcome, folder: Path, *, full: bool) -> Section:
+    """Write the figures and tables of an experiment; return what the page shows of it."""
+    experiment, problem = outcome.experiment, outcome.problem
+    attributions = {name: result.attributions for name, result in strongest(outcome.results).items()}
+    text = (
+        f"Error and rank correlation of every method, mean and spread over {outcome.size.rows} rows, against "
+        "evaluations of the model and against wall time."
+    )
+    drawn = {
+        "comparison": Drawn(
+            comparison(outcome.results, title=experiment.title, standard_error=problem.standard_error), text
+        ),
+        **experiment.figures(Explained(problem.model, outcome.data, problem.truth, attributions)),
+        "gaussianity": _gaussianity(problem, 10_000 if full else 2000),
+    }
+    pictures = [Picture(save(d.figure, folder / f"{name}.png"), d.text) for name, d in drawn.items()]
+    write(folder / "results.csv", _csv(outcome.results).encode())
+    write(folder / "results.md", _markdown(outcome.results).encode())
+    return Section(outcome, pictures)
+
+
+def save(figure: Figure, file: Path) -> Path:
+    """Write a figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    write(file, buffer.getvalue())
+    return file
+
+
+def _csv(results: Sequence[Result]) -> str:
+    text = io.StringIO()
+    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for result in results:
+        table.writerow({name: getattr(result, name) for name in _COLUMNS})
+    return text.getvalue()
+
+
+def _markdown(results: Sequence[Result]) -> str:
+    head = ("method", "samples", "evaluations", "as the paper counts", "ms/row", "RMSE", "±", "Spearman", "±")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for r in results:
+        cells = (
+            r.method, r.number or "", f"{r.evaluations:,}", f"{r.paper_evaluations:,}", f"{r.seconds * 1e3:.3g}",
+            f"{r.rmse:.3g}", f"{r.rmse_std:.2g}", f"{r.spearman:.3f}", f"{r.spearman_std:.3f}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _conclude(outcomes: list[Outcome], file: Path, console: Console, minutes: float) -> None:
+    table = Table(title="RMSE against the Shapley values, and time per row")
+    rows = headline(outcomes)
+    for column in rows[0]:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
+    console.print(f"{minutes:.1f} minutes. Everything is on one page: [bold]{file}[/bold]")
