@@ -43,7 +43,7 @@ class Sampled:
 
     layer: str
     size: int
-    unit: int  # the one that varies most, over all sizes
+    unit: int  # the one that varies most over all sizes, by the propagated moments
     values: Tensor  # of that unit, one per coalition
     sampled: Moments
     propagated: dict[int, Moments]  # by the number of factor columns
@@ -95,8 +95,9 @@ def moments(
         for name, given in layers.items():
             layer = copy.deepcopy(given).eval()
             values = [_sample(layer, game, size, coalitions, seed) for size in sizes]
-            unit = int(torch.stack([v.var(0) for v in values]).sum(0).argmax())
             propagated = {number: _propagated(layer, game, sizes, number, seed) for number in columns}
+            # Not by the sampled variance: the largest of many estimates is too large.
+            unit = int(torch.stack([each.std.square() for each in propagated[columns[-1]]]).sum(0).argmax())
             for i, (size, drawn) in enumerate(zip(sizes, values, strict=True)):
                 sampled = Moments(drawn.mean(0), drawn.std(0))
                 ours = {number: each[i] for number, each in propagated.items()}

@@ -88,7 +88,7 @@ def style_of(method: str) -> Style:
     return STYLES.get(method, Style(GREY, ".", ":"))
 
 
-def empty_figure(width: float, height: float, title: str = "", **gaps: float) -> Figure:
+def empty_figure(width: float, height: float, title: str = "", **gaps: Any) -> Figure:
     """A figure in inches that no global state knows of; `gaps` as of matplotlib's constrained layout."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(**gaps))
     if title:
