@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dasp.attribution.arguments import games
 from dasp.coalitions import SizedCoalitions, bernoulli, column_count, sketch, spaced_sizes
+from dasp.gaussian import Gaussian
 from dasp.lifting import lift
 from dasp.players import Contributions
 from dasp.rules import RULES
@@ -128,6 +129,33 @@ def test_sizes(setting, dtype, relative, full):
                 assert bool((single.total_variance == 0).all()), "a certain coalition has no variance"
 
 
+@pytest.mark.parametrize(("dtype", "relative"), PRECISIONS)
+@pytest.mark.parametrize("full", [False, True])
+def test_sizes_of_all_players(setting, dtype, relative, full):
+    layer, x, baseline, mask = setting(dtype)
+    contributions = meeting(layer, x, baseline, mask)
+    count = contributions.count
+    members, outputs = outputs_of_all_coalitions(layer.double(), x.double(), baseline.double(), mask, count)
+    layer.to(dtype)
+    with torch.no_grad():
+        coalitions = SizedCoalitions.of(contributions, ROWS, everyone(count)[None].to(x) if full else None)
+        every = to_double(coalitions.of_all(torch.arange(count + 1)))
+    assert (every.factors is not None) == full
+    for size in range(count + 1):
+        weights = ((members.sum(1) == size).double() / (members.sum(1) == size).sum())[:, None].expand(-1, ROWS)
+        actual = Gaussian(every.mean[size], every.variance[size], every.factors[size] if full else None)
+        mean, covariance = moments(outputs, weights)
+        scale = outputs.abs().max().item() ** 2
+        torch.testing.assert_close(actual.mean.flatten(1), mean, rtol=relative, atol=relative * scale)
+        diagonal = covariance.diagonal(dim1=1, dim2=2)
+        torch.testing.assert_close(actual.total_variance.flatten(1), diagonal, rtol=relative, atol=relative * scale)
+        if full:
+            shared = torch.einsum("rbu,rbv->buv", *[actual.factors.flatten(2)] * 2)
+            torch.testing.assert_close(shared, covariance, rtol=relative, atol=relative * scale)
+        if size in (0, count):
+            assert bool((actual.total_variance == 0).all()), "a certain coalition has no variance"
+
+
 def everyone(count):
     return sketch(count, count)
 
@@ -154,6 +182,10 @@ def test_sketches_keep_the_variance_of_each_unit(setting, rank):
         actual = SizedCoalitions.of(contributions, ROWS, sketches).gaussian(*ends)
     total = actual.variance + actual.factors.square().sum(1)
     torch.testing.assert_close(total, exact)
+    with torch.no_grad():
+        exact = SizedCoalitions.of(contributions, ROWS).of_all(torch.tensor([1, 2])).variance
+        actual = SizedCoalitions.of(contributions, ROWS, sketches).of_all(torch.tensor([1, 2]))
+    torch.testing.assert_close(actual.variance + actual.factors.square().sum(1), exact)
 
 
 def test_sketched_covariance_is_right_on_average():

@@ -92,7 +92,7 @@ def _with_variance(mean: Tensor, columns: Tensor, variance: Tensor, dim: int = 0
 
 @dataclass(frozen=True)
 class SizedCoalitions:
-    """Coalitions of k of the M = N − 1 players other than i, for any i and k, with and without i.
+    """Coalitions of k of the M = N − 1 players other than i, for any i and k, with and without i; or of all N.
 
     What each player contributes is computed once; taking player i out is a subtraction. In terms of the centred
     contributions d_p = c_p − a/N, where nothing cancels if players contribute alike, the others have
@@ -149,6 +149,23 @@ class SizedCoalitions:
         columns = self.sketched[index if len(self.sketched) > 1 else 0]
         columns = (columns + _outer(taken, own)) * spread(scale.sqrt()).unsqueeze(1)
         if sketch.shape[1] == count:
+            return Gaussian(mean, torch.zeros_like(mean), columns)
+        return _with_variance(mean, columns, variance, dim=1)
+
+    def of_all(self, sizes: Tensor) -> Gaussian:
+        """Coalitions of exactly k of all M = N players, one distribution per size k along a new first dimension; the
+        sketches are one per size, or one for all. As Σ_p c_p² − a²/N = Σ_p d_p², the table above says
+
+            mean = off + k a/N,      covariance = k(N−k)/(N(N−1)) Σ_p d_pj d_pl
+        """
+        count = len(self.centred)
+        sizes = sizes.to(self.offset).view(-1, *[1] * self.offset.dim())
+        scale = sizes * (count - sizes) / (count * max(count - 1, 1))
+        mean, variance = self.offset + sizes * self.centre, scale * self.squares
+        if self.sketches is None or self.sketched is None:
+            return Gaussian(mean, variance)
+        columns = self.sketched * scale.sqrt().unsqueeze(1)
+        if self.sketches.shape[1] == count:
             return Gaussian(mean, torch.zeros_like(mean), columns)
         return _with_variance(mean, columns, variance, dim=1)
 

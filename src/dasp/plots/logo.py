@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -42,22 +43,20 @@ def logos(
     """
     lines = [range(i, min(i + _LINE, len(sequence))) for i in range(0, len(sequence), _LINE)]
     limits = _limits(list(attributions.values()))
-    few = len(attributions) <= 8
-    height = 0.85 if few else 0.6
-    figure = empty_figure(12, (height * len(attributions) + 0.7) * len(lines) + 0.4, title)
-    figure.get_layout_engine().set(h_pad=0.015, hspace=0.0)
+    height = 0.85 if len(attributions) <= 8 else 0.6
+    figure = empty_figure(12, (height * len(attributions) + 0.7) * len(lines) + 0.4, title, h_pad=0.02, hspace=0.0)
     for part, line in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
         panels = part.subplots(len(attributions), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, (name, values) in zip(panels, attributions.items(), strict=True):
             _letters(axes, sequence, values.tolist(), line)
             _spans(axes, motifs, line)
-            axes.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center", wrap=False)
+            axes.set_ylabel(textwrap.fill(name, 18), fontsize=SMALL, rotation=0, ha="right", va="center")
             axes.axhline(0, color=GREY, linewidth=0.6)
             tidy(axes, grid=False)
         panels[0].set_ylim(*limits)
         panels[0].set_xlim(line[0] + 0.5, line[0] + _LINE + 0.5)
         _names(panels[0], motifs, line)
-        panels[-1].set_xlabel("position", fontsize=TEXT)
+        panels[-1].set_xlabel("position (the height of a letter is its attribution)", fontsize=TEXT)
         panels[0].yaxis.label.set_fontweight("bold")
     return figure
 

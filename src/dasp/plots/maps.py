@@ -35,8 +35,8 @@ def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[st
     number = max(1, -(-len(others) // _ACROSS))
     across = -(-len(others) // number)
     blocks = [others[i * across : (i + 1) * across] for i in range(number)]
-    figure = empty_figure(_INCH * (across + 2) + 1.3, (_INCH * len(images) + 0.6) * number + 0.3)
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.02)
+    height = max(2.6, (_INCH * len(images) + 0.6) * number + 0.3)
+    figure = empty_figure(_INCH * (across + 2) + 1.3, height, w_pad=0.03, h_pad=0.04, wspace=0.02, hspace=0.02)
     panels = figure.subplots(number * len(images), across + 2, squeeze=False)
     for axes in panels.flat:
         axes.set_axis_off()
@@ -55,7 +55,7 @@ def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[st
         ScalarMappable(Normalize(-1, 1), _COLOURS), ax=list(panels.flat), extend="both", shrink=min(1, 0.9 / number),
         pad=0.015, aspect=30,
     )  # fmt: skip
-    bar.set_label(f"attribution / largest |{truth}| of the image", fontsize=SMALL)
+    bar.set_label("attribution, relative to the\nlargest true one of the image", fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL)
     return figure
 

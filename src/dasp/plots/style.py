@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.textpath import TextPath
 
 __all__ = ["FAMILIES", "STYLES", "Style", "empty_figure", "style_of", "text_width", "tidy"]
@@ -87,9 +88,9 @@ def style_of(method: str) -> Style:
     return STYLES.get(method, Style(GREY, ".", ":"))
 
 
-def empty_figure(width: float, height: float, title: str = "") -> Figure:
-    """A figure in inches that no global state knows of."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+def empty_figure(width: float, height: float, title: str = "", **gaps: Any) -> Figure:
+    """A figure in inches that no global state knows of; `gaps` as of matplotlib's constrained layout."""
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(**gaps))
     if title:
         figure.suptitle(title, fontsize=TITLE, fontweight="bold", x=0.01, ha="left")
     return figure
