@@ -1,0 +1,1 @@
+"""The comparisons of the paper, repeated with methods of today."""
