@@ -38,12 +38,12 @@ def _seeded(seed: int) -> Iterator[None]:
         np.random.set_state(state)  # noqa: NPY002
 
 
-def kernel(worth: Worth, number: int, seed: int) -> np.ndarray:
+def kernel(worth: Worth, number: int, seed: int, *, l1_reg: Any = 0) -> np.ndarray:
     """KernelExplainer of v, with 1 for every player that differs from the baseline: the others are skipped. l1_reg=0
     (or False) switches its selection of players off, which by default gives all but ten of them the value 0."""
     with _seeded(seed):
         explainer = shap.KernelExplainer(worth, np.zeros((1, worth.players)))
-        return explainer.shap_values(worth.varying.astype(float), nsamples=number, l1_reg=0, silent=True)
+        return explainer.shap_values(worth.varying.astype(float), nsamples=number, l1_reg=l1_reg, silent=True)
 
 
 def permutation(worth: Worth, number: int, seed: int) -> np.ndarray:
