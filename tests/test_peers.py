@@ -79,7 +79,9 @@ def test_deep_explainer_is_deep_lift(problem):
         (model, arguments),
         (dna.network().eval(), {"inputs": dna.sequences(3)[0], "target": [0, 2, 1]}),
     ):
-        ours, theirs = (PEERS[name].on(network).attribute(**given) for name in ("shap DeepExplainer", "captum DeepLift"))
+        ours, theirs = (
+            PEERS[name].on(network).attribute(**given) for name in ("shap DeepExplainer", "captum DeepLift")
+        )
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -113,9 +115,10 @@ def test_the_same_twice_in_silence_and_the_model_as_before(problem, name, capfd)
         attributes = [set(vars(module)) for module in model.modules()]
         method = PEERS[name].on(model, number(name, arguments["inputs"], 60))
         torch.manual_seed(3)
-        np.random.seed(3)
+        np.random.seed(3)  # noqa: NPY002
         first = method.attribute(**arguments)
-        np.testing.assert_equal(np.random.rand(), np.random.RandomState(3).rand())  # the global generators are left alone
+        assert np.random.rand() == np.random.RandomState(3).rand()  # noqa: NPY002 (left where it was)
+        assert torch.equal(torch.rand(1), torch.rand(1, generator=torch.Generator().manual_seed(3)))
         torch.manual_seed(4)
         assert torch.equal(first, method.attribute(**arguments))
         assert capfd.readouterr() == ("", "")
@@ -131,7 +134,7 @@ def test_the_same_twice_in_silence_and_the_model_as_before(problem, name, capfd)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-@pytest.mark.parametrize("budget", [60, 150])
+@pytest.mark.parametrize("budget", [60, 150, 250])
 def test_costs_are_what_is_evaluated(problem, name, budget):
     model, arguments = problem
     x = arguments["inputs"][:1]
@@ -142,8 +145,8 @@ def test_costs_are_what_is_evaluated(problem, name, budget):
     PEERS[name].make(model).attribute(x, arguments["baselines"], 1, number=samples)
     handle.remove()
     assert cost <= budget
-    # KernelExplainer gives up when most of the coalitions that it draws are known, which happens near all 2^N
-    assert sum(seen) == cost or (name == "shap KernelExplainer" and cost - 4 <= sum(seen) <= cost)
+    # KernelExplainer stops drawing when most coalitions are known already, near all 2^N
+    assert sum(seen) == cost or (name == "shap KernelExplainer" and budget == 250 and cost - 10 <= sum(seen) <= cost)
 
 
 @pytest.mark.parametrize("name", ["captum Shapley sampling", "captum KernelShap"])
@@ -191,7 +194,8 @@ def test_positions_of_dna_are_players(name):
     model, x, groups = dna.network().eval(), dna.sequences(1)[0], torch.arange(dna.LENGTH).expand(4, dna.LENGTH)
     arguments = {"inputs": x, "baselines": None, "target": 1, "feature_mask": groups}
     question = _question(model, arguments)
-    if not PEERS[name].possible(question.games[0]) or name == "shapiq SVARM":  # which takes seconds
+    if not PEERS[name].possible(question.games[0]):
+        assert name in ("shapiq kADD", "shapiq SVARM")
         return
     attributions = PEERS[name].on(model, number(name, x, 650, groups)).attribute(**arguments)
     assert torch.equal(attributions[:, 0], attributions[:, 3])
@@ -204,17 +208,28 @@ def test_players_at_the_baseline_are_skipped(problem):
     x = arguments["inputs"].clone()
     x[:, 2:] = 0.3
     for name in ("shap KernelExplainer", "shap PermutationExplainer"):
-        values = PEERS[name].on(model, number(name, x, 60)).attribute(**{**arguments, "inputs": x})
-        torch.testing.assert_close(values, ExactShapley(model).attribute(**{**arguments, "inputs": x}), atol=1e-5, rtol=0)
+        given = {**arguments, "inputs": x}
+        values = PEERS[name].on(model, number(name, x, 60)).attribute(**given)
+        torch.testing.assert_close(values, ExactShapley(model).attribute(**given), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_backgrounds_and_baselines_of_rows(problem, name):
+    model, arguments = problem
+    torch.manual_seed(0)
+    for rows in (2, 3):  # one for each, or a background
+        assert error(name, model, {**arguments, "baselines": torch.randn(rows, PLAYERS)}, rows * 2**PLAYERS) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["shap DeepExplainer", "shap GradientExplainer"])
 def test_what_gradient_explainers_refuse(problem, name):
     model, arguments = problem
-    with pytest.raises(ValueError, match="same baseline"):
-        PEERS[name].on(model, number(name, arguments["inputs"], 60)).attribute(
-            arguments["inputs"], torch.randn(2, PLAYERS), 0
-        )
+    method = PEERS[name].on(model, number(name, arguments["inputs"], 60))
+    for rows in (2, 3):  # one for each, or a background
+        with pytest.raises(ValueError, match="same baseline"):
+            method.attribute(arguments["inputs"], torch.randn(rows, PLAYERS), 0)
+    with pytest.raises(TypeError, match="one input tensor"):
+        method.method.attribute((arguments["inputs"],), target=0)
 
 
 def test_float64_is_explained_in_float64(problem):
