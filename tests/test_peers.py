@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import dna
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-import dna
 from dasp import ExactShapley
 from dasp.attribution.arguments import games
 from dasp.evaluation import _by_player, _question

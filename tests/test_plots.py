@@ -192,7 +192,7 @@ def test_maps_have_the_scale_of_the_truth_and_are_symmetric():
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 8, 8, generator=generator)
     truth = torch.randn(2, 8, 8, generator=generator) * torch.tensor([1.0, 100.0]).view(2, 1, 1)
-    methods = {"truth": truth, **{name: truth * 2 for name in METHODS}}
+    methods = {"truth": truth, **dict.fromkeys(METHODS, truth * 2)}
     figure = maps(images, methods, labels=["7", "2"])
     drawn(figure)
     pictures = [image for axes in figure.axes for image in axes.images if image.get_cmap().name == "RdBu_r"]

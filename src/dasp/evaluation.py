@@ -114,6 +114,11 @@ class Trial:
     problem: Problem
     question: Question
 
+    @property
+    def cost(self) -> int:
+        """Evaluations for a row."""
+        return self.method.cost(self.question.games[0], self.number)
+
     def run(self) -> Result:
         """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
         attribution = self.method.on(self.problem.model, self.number)
@@ -130,11 +135,11 @@ class Trial:
         values = _by_player(attributions, self.question, arguments["inputs"])
         errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
         ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
+        quality = (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))
+        error, error_std, rank, rank_std = map(float, quality)
         return Result(
-            self.name, self.number, self.method.cost(game, self.number), self.method.paper_cost(game, self.number),
-            median(seconds) / len(values),
-            *(float(x) for x in (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))),
-            values,
+            self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
+            median(seconds) / len(values), error, error_std, rank, rank_std, values,
         )  # fmt: skip
 
 

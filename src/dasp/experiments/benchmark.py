@@ -20,9 +20,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dasp.evaluation import Result, compare, trials
+from dasp.evaluation import Result
 from dasp.experiments.claims import OURS, Standing, others_on_front, standings
-from dasp.experiments.comparison import Setting, prepared
+from dasp.experiments.comparison import Outcome, measured, prepared
 from dasp.experiments.peers import PEERS
 from dasp.experiments.progress import Stages
 from dasp.experiments.reproduce import save, selected
@@ -44,21 +44,18 @@ def benchmark(name: str, folder: Path, console: Console, *, full: bool = False, 
         size = experiment.full if full else experiment.default
         with Stages(experiment.title, console) as step:
             setting = prepared(experiment, size, Store(folder / "cache"), step)
-            total = len(trials(setting.problem, CONTESTANTS, size.budgets))
-            done = 0
-
-            def on_result(_: Result, step: Stages = step, total: int = total) -> None:
-                nonlocal done
-                done += 1
-                step("methods and peers", done, total)
-
-            results = compare(setting.problem, CONTESTANTS, size.budgets, on_result=on_result)
+            outcome = measured(setting, CONTESTANTS, step)
+        results = outcome.results
         figure = pareto(
             results, ours=OURS, title=experiment.title, standard_error=setting.problem.standard_error
         )  # fmt: skip
         picture = save(figure, folder / "benchmark" / f"{experiment.name}.png")
         best = standings(results, size.budgets)
-        found[experiment.name] = _record(setting, results, best)
+        found[experiment.name] = _record(outcome, best)
+        if outcome.left_out:
+            console.print(
+                f"Left out, as they would take more than {size.patience:.0f} s: {', '.join(outcome.left_out)}"
+            )
         _show(experiment.title, best, others_on_front(results), picture, console)
     file = folder / "benchmark" / "benchmark.json"
     libraries = {library: version(library) for library in ("torch", "captum", "shap", "shapiq", "torch-dasp")}
@@ -68,19 +65,20 @@ def benchmark(name: str, folder: Path, console: Console, *, full: bool = False, 
     return file
 
 
-def _record(setting: Setting, results: list[Result], best: list[Standing]) -> dict[str, Any]:
+def _record(outcome: Outcome, best: list[Standing]) -> dict[str, Any]:
     return {
-        "data": setting.data.source,
-        "stands in for": setting.data.stands_in_for,
-        "network": setting.quality,
-        "rows": len(setting.problem.truth),
-        "players": setting.problem.truth.shape[1],
-        "standard error of the truth": setting.problem.standard_error,
-        "results": [_plain(result) for result in results],
+        "data": outcome.data.source,
+        "stands in for": outcome.data.stands_in_for,
+        "network": outcome.quality,
+        "rows": len(outcome.problem.truth),
+        "players": outcome.problem.truth.shape[1],
+        "standard error of the truth": outcome.problem.standard_error,
+        "results": [_plain(result) for result in outcome.results],
+        "left out (evaluations)": outcome.left_out,
         "best of ours": [
             {"budget": s.budget, **_plain(s.best), "beaten by": [_plain(r) for r in s.beaten_by]} for s in best
         ],
-        "peers on the front": [_plain(result) for result in others_on_front(results)],
+        "peers on the front": [_plain(result) for result in others_on_front(outcome.results)],
     }
 
 

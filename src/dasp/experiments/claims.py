@@ -177,4 +177,4 @@ def headline(outcomes: list[Outcome]) -> list[dict[str, str]]:
 
 def _round(x: float) -> int:
     """To two digits."""
-    return round(x, 1 - math.floor(math.log10(x)))
+    return int(round(x, 1 - math.floor(math.log10(x))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dasp.experiments.experiment import Data, Experiment, Size
 from dasp.experiments.store import Store, checksum
 from dasp.methods import METHODS, Method
 
-__all__ = ["Outcome", "Setting", "prepared", "run", "strongest"]
+__all__ = ["Outcome", "Setting", "measured", "prepared", "run", "strongest"]
 
 # Parts of the package that no result depends on.
 _AROUND = {"experiments", "plots", "explain", "cli.py", "explainer.py"}
@@ -41,6 +42,7 @@ class Outcome(Setting):
     """A setting, and how good every method was."""
 
     results: list[Result]
+    left_out: list[str]  # what would have taken too long
 
 
 def prepared(experiment: Experiment, size: Size, store: Store, step: Step) -> Setting:
@@ -52,23 +54,37 @@ def prepared(experiment: Experiment, size: Size, store: Store, step: Step) -> Se
     return Setting(experiment, data, size, Problem(model, arguments, truth, error), experiment.quality(model, data))
 
 
-def run(
-    setting: Setting, store: Store, step: Step, on_result: Callable[[Result], None] = lambda _: None,
-    methods: Mapping[str, Method] = METHODS,
-) -> list[Result]:  # fmt: skip
+def run(setting: Setting, store: Store, step: Step) -> Outcome:
     """Every method over the budgets, or what is kept of them."""
-    todo = trials(setting.problem, methods, setting.size.budgets)
     key = {
         "network": checksum(setting.problem.model.state_dict()), "truth": checksum(setting.problem.truth),
         "threads": torch.get_num_threads(), "code": _code(), "torch": torch.__version__,
     }  # fmt: skip
-    results = []
+    folder = f"{setting.experiment.name}/results-{setting.size.rows}"
+    return measured(setting, METHODS, step, lambda trial: _kept(trial, folder, key, store))
+
+
+def measured(
+    setting: Setting, methods: Mapping[str, Method], step: Step, measure: Callable[[Trial], Result] = Trial.run
+) -> Outcome:
+    """Methods over the budgets, as far as patience goes."""
+    todo = trials(setting.problem, methods, setting.size.budgets)
+    results: list[Result] = []
+    left_out = []
     for done, trial in enumerate(todo):
         step("methods", done, len(todo))
-        results.append(_kept(trial, f"{setting.experiment.name}/results-{setting.size.rows}", key, store))
-        on_result(results[-1])
+        if _expected(trial, results) * setting.size.rows > setting.size.patience:
+            left_out.append(f"{trial.name} ({trial.cost:,})")
+        else:
+            results.append(measure(trial))
     step("methods", len(todo), len(todo))
-    return results
+    return Outcome(**vars(setting), results=results, left_out=left_out)
+
+
+def _expected(trial: Trial, results: list[Result]) -> float:
+    """Seconds that a trial may take for a row, by the same method's last budget; 0 if there was none."""
+    before = [result for result in results if result.method == trial.name]
+    return before[-1].seconds * trial.cost / before[-1].evaluations if before else 0.0
 
 
 def strongest(results: list[Result]) -> dict[str, Result]:
@@ -101,15 +117,14 @@ def _truth(
     """Shapley values (rows, players), and their standard error; a row is kept when it is done."""
     inputs, target = arguments["inputs"], arguments["target"]
     network = checksum(model.state_dict())
+    folder = f"{experiment.name}/truth-{size.permutations}"
     rows = []
     for i in range(len(inputs)):
         step("truth", i, len(inputs))
         own = target[i : i + 1] if isinstance(target, Tensor) else target
         row = {**arguments, "inputs": inputs[i : i + 1], "target": own}
         key = {"network": network, "row": checksum(row), "permutations": size.permutations}
-        rows.append(
-            store.keep(f"{experiment.name}/truth-{size.permutations}/{i}", key, lambda row=row: _row(model, row, size))
-        )
+        rows.append(store.keep(f"{folder}/{i}", key, partial(_row, model, row, size)))
     step("truth", len(inputs), len(inputs))
     errors = torch.tensor([row["error"] for row in rows])
     return torch.cat([row["values"] for row in rows]), float(errors.square().mean().sqrt())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Size:
     rows: int  # that are explained
     permutations: int  # of a sampled truth, each with its reverse
     budgets: tuple[int, ...]  # evaluations per row
+    patience: float = math.inf  # seconds for all rows, beyond which a method is not given a budget
 
 
 @dataclass(frozen=True)

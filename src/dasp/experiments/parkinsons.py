@@ -34,7 +34,7 @@ class Parkinsons(Experiment):
         "from age, sex and 16 measures of the voice. A player is an input, scaled to [−1, 1]; the baseline is 0."
     )
     epochs, batch, rate = 300, 64, 1e-2
-    default = Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000))
+    default = Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000), patience=15)
     full = Size(100, 0, (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000))
 
     def data(self) -> Data:

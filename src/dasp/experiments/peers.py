@@ -24,8 +24,6 @@ __all__ = ["PEERS"]
 
 _GRADIENT = 3  # evaluations: forward once, and backward
 _MOST_GRADIENTS = 2000  # where what is left of their error is not that of sampling
-# As fast as any with one thread; Captum's default of 1 evaluates row by row.
-_CAPTUM = {"perturbations_per_eval": 64}
 
 
 def _seeded(method: Attribution) -> Attribution:
@@ -45,7 +43,7 @@ def _seeded(method: Attribution) -> Attribution:
 def _captum(name: str) -> Method:
     """A sampler of `dasp.methods`."""
     make = METHODS[name].make
-    return replace(METHODS[name], make=lambda model: _seeded(make(model)), options=_CAPTUM)
+    return replace(METHODS[name], make=lambda model: _seeded(make(model)))
 
 
 def _sampler(solver: Solver, **costs: Any) -> Method:

@@ -19,19 +19,22 @@ import torch
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
 from dasp.errors import BadInput
-from dasp.evaluation import Result
+from dasp.evaluation import Problem, Result
 from dasp.experiments.claims import headline
 from dasp.experiments.comparison import Outcome, prepared, run, strongest
 from dasp.experiments.dna import DNA
 from dasp.experiments.experiment import Drawn, Experiment, Explained
+from dasp.experiments.gaussianity import moments
 from dasp.experiments.mnist import MNIST
 from dasp.experiments.page import Picture, Section, page
 from dasp.experiments.parkinsons import Parkinsons
 from dasp.experiments.progress import Stages
 from dasp.experiments.store import Store, write
 from dasp.plots.comparison import comparison
+from dasp.plots.gaussianity import gaussianity
 
 __all__ = ["EXPERIMENTS", "reproduce", "save", "selected", "written"]
 
@@ -90,15 +93,19 @@ def _outcome(experiment: Experiment, store: Store, console: Console, *, full: bo
     start = time.perf_counter()
     with Stages(experiment.title, console) as step:
         setting = prepared(experiment, size, store, step)
-        results = run(setting, store, step)
+        outcome = run(setting, store, step)
     quality = ", ".join(f"{name} {value:.3f}" for name, value in setting.quality.items())
-    console.print(f"{experiment.title}: {quality}; {len(results)} results in {time.perf_counter() - start:.0f} s")
+    console.print(
+        f"{experiment.title}: {quality}; {len(outcome.results)} results in {time.perf_counter() - start:.0f} s"
+    )
     if setting.data.stands_in_for:
         console.print(
             f"[yellow]  {setting.data.source} stand in for {setting.data.stands_in_for}, which could not be had: "
             "set DASP_DATA to a folder that has them[/yellow]"
         )
-    return Outcome(**{**vars(setting), "results": results})
+    if outcome.left_out:
+        console.print(f"  left out, as they would take more than {size.patience:.0f} s: {', '.join(outcome.left_out)}")
+    return outcome
 
 
 def written(outcome: Outcome, folder: Path, *, full: bool) -> Section:
@@ -120,6 +127,25 @@ def written(outcome: Outcome, folder: Path, *, full: bool) -> Section:
     write(folder / "results.csv", _csv(outcome.results).encode())
     write(folder / "results.md", _markdown(outcome.results).encode())
     return Section(outcome, pictures)
+
+
+def _gaussianity(problem: Problem, coalitions: int) -> Drawn:
+    """Appendix D for the first explained row: every hidden layer before its nonlinearity."""
+    assert isinstance(problem.model, nn.Sequential)
+    weighted = [i for i, layer in enumerate(problem.model) if next(layer.parameters(), None) is not None]
+    layers = {_layer_name(problem.model[i], n): problem.model[: i + 1] for n, i in enumerate(weighted[:-1], 1)}
+    arguments = problem.arguments
+    row, groups = arguments["inputs"][:1], arguments["feature_mask"]
+    found = moments(layers, row, arguments["baselines"], groups, coalitions=coalitions)
+    text = (
+        f"Appendix D of the paper: a hidden unit over {coalitions:,} random coalitions of each size, sampled (bars) "
+        "and as the Gaussian that is propagated (line); below, standard deviations of all units of each hidden layer."
+    )
+    return Drawn(gaussianity(found), text)
+
+
+def _layer_name(layer: nn.Module, number: int) -> str:
+    return f"layer {number} ({'dense' if isinstance(layer, nn.Linear) else 'convolution'})"
 
 
 def save(figure: Figure, file: Path) -> Path:
