@@ -215,7 +215,7 @@ def test_reproduction_from_data_to_page(small):
     assert "http" not in html  # it needs nothing else
     for name in ("comparison.png", "force.png", "gaussianity.png", "results.csv", "results.md"):
         assert (small / "parkinsons" / name).stat().st_size > 500, name
-    rows = list(csv.DictReader((small / "parkinsons" / "results.csv").open()))
+    rows = list(csv.DictReader((small / "parkinsons" / "results.csv").read_text().splitlines()))
     exact = next(row for row in rows if row["method"] == "Exact")
     assert float(exact["rmse"]) < 1e-6
     assert {row["method"] for row in rows} >= {"DASP", "GradientDASP", "Occlusion", "KernelSHAP"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import dna
 import numpy as np
 import pytest
 import torch
@@ -14,10 +13,11 @@ from torch import nn
 from dasp import ExactShapley
 from dasp.attribution.arguments import games
 from dasp.evaluation import _by_player, _question
+from dasp.experiments.dna import DNA, LENGTH, generate
+from dasp.experiments.mnist import lenet
 from dasp.experiments.peers import PEERS
 from dasp.experiments.shapiq_peers import kadd_order
 from dasp.methods import METHODS
-from networks import lenet
 
 PLAYERS = 8
 GRADIENTS = ("shap DeepExplainer", "shap GradientExplainer", "captum DeepLift", "captum Integrated Gradients")
@@ -77,7 +77,7 @@ def test_deep_explainer_is_deep_lift(problem):
     model, arguments = problem
     for network, given in (
         (model, arguments),
-        (dna.network().eval(), {"inputs": dna.sequences(3)[0], "target": [0, 2, 1]}),
+        (DNA().network(None).eval(), {"inputs": generate(3).one_hot, "target": [0, 2, 1]}),
     ):
         ours, theirs = (
             PEERS[name].on(network).attribute(**given) for name in ("shap DeepExplainer", "captum DeepLift")
@@ -191,7 +191,7 @@ def test_groups_targets_and_rows(problem, name):
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_positions_of_dna_are_players(name):
     torch.manual_seed(0)
-    model, x, groups = dna.network().eval(), dna.sequences(1)[0], torch.arange(dna.LENGTH).expand(4, dna.LENGTH)
+    model, x, groups = DNA().network(None).eval(), generate(1).one_hot, torch.arange(LENGTH).expand(4, LENGTH)
     arguments = {"inputs": x, "baselines": None, "target": 1, "feature_mask": groups}
     question = _question(model, arguments)
     if not PEERS[name].possible(question.games[0]):

@@ -80,6 +80,10 @@ PEERS: dict[str, Method] = {
     "shap KernelExplainer": _regression(
         shap_peers.kernel, fixed=lambda _: 2, most=lambda game: 2**game.count - 2
     ),
+    # players chosen by the lasso and Akaike's criterion, which needs no tuning: better with few samples, and slower
+    "shap KernelExplainer, AIC": _regression(
+        partial(shap_peers.kernel, l1_reg="aic"), fixed=lambda _: 2, most=lambda game: 2**game.count - 2
+    ),
     # there and back again; v(∅) is evaluated at both ends
     "shap PermutationExplainer": Method(
         _permutation_explainer, samples="number", each=lambda game: 2 * game.count + 1

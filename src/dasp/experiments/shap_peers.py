@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from captum.attr import Attribution
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from dasp.attribution.arguments import Baselines, Target, games
@@ -41,7 +42,8 @@ def _seeded(seed: int) -> Iterator[None]:
 def kernel(worth: Worth, number: int, seed: int, *, l1_reg: Any = 0) -> np.ndarray:
     """KernelExplainer of v, with 1 for every player that differs from the baseline: the others are skipped. l1_reg=0
     (or False) switches its selection of players off, which by default gives all but ten of them the value 0."""
-    with _seeded(seed):
+    with _seeded(seed), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # of the lasso's last steps
         explainer = shap.KernelExplainer(worth, np.zeros((1, worth.players)))
         return explainer.shap_values(worth.varying.astype(float), nsamples=number, l1_reg=l1_reg, silent=True)
 

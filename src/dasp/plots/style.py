@@ -48,7 +48,7 @@ _FAMILIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         SKY,
         [
             ("KernelSHAP", "captum KernelShap"), ("shap KernelExplainer",), ("shapiq KernelSHAP",),
-            ("shapiq LeverageSHAP",), ("shapiq kADD",),
+            ("shapiq LeverageSHAP",), ("shapiq kADD",), ("shap KernelExplainer, AIC",),
         ],
     ),
     "Gradients": (
@@ -68,8 +68,8 @@ _FAMILIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "Enumeration": (BLACK, [("Exact",), ("Occlusion",)]),
 }  # fmt: skip
 
-_MARKERS = ("o", "s", "^", "D", "v")
-_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)))
 
 STYLES = {
     name: Style(colour, marker, line)
