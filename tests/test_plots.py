@@ -18,7 +18,7 @@ from matplotlib.text import Annotation
 
 import dasp
 from dasp.evaluation import Result
-from dasp.experiments.gaussianity import moments
+from dasp.experiments.gaussianity import Moments, Sampled
 from dasp.methods import METHODS
 from dasp.plots.comparison import comparison, front, pareto
 from dasp.plots.force import force
@@ -235,15 +235,24 @@ def test_letters_are_as_high_as_their_attributions():
 
 
 def test_gaussianity_draws_all_sizes_layers_and_ranks():
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).eval()
-    found = moments({"1st layer": model[:1], "2nd layer": model}, torch.randn(1, 16), coalitions=200)
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for layer, size in itertools.product(("1st layer", "2nd layer"), range(1, 9)):
+        std = torch.rand(6, generator=generator) + 0.1
+        propagated = {0: Moments(torch.zeros(6), 0.5 * std), 16: Moments(torch.zeros(6), 0.9 * std)}
+        values = std[2] * torch.randn(200, generator=generator)
+        found.append(Sampled(layer, size, 2, values, Moments(torch.zeros(6), std), propagated))
     figure = gaussianity(found)
     drawn(figure)
-    titles = [axes.get_title() for axes in figure.axes]
+    titles = {axes.get_title(): axes for axes in figure.axes}
+    shown = float(found[0].sampled.std[2])
+    assert f"k = 1\nσ {shown:.3f} sampled / {0.9 * shown:.3f} propagated" in titles
     assert sum(title.startswith("k = ") for title in titles) == 8
-    assert {"1st layer, no factors (rank 0)", "2nd layer, 16 factor columns"} <= set(titles)
-    assert sum("layer," in title for title in titles) == 4
+    for layer, (rank, ratio) in itertools.product(
+        ("1st", "2nd"), {"no factors (rank 0)": "0.500", "16 factor columns": "0.900"}.items()
+    ):
+        (text,) = titles[f"{layer} layer, {rank}"].texts
+        assert text.get_text() == f"median ratio {ratio}\n48 points"
 
 
 def test_figures_are_imported_by_those_who_draw_and_know_no_pyplot():
