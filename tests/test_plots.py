@@ -192,17 +192,18 @@ def test_maps_have_the_scale_of_the_truth_and_are_symmetric():
     images = torch.rand(2, 8, 8, generator=generator)
     truth = torch.randn(2, 8, 8, generator=generator) * torch.tensor([1.0, 100.0]).view(2, 1, 1)
     methods = {"truth": truth, **dict.fromkeys(METHODS, truth * 2)}
+    drawn(maps(images, {name: methods[name] for name in ("truth", "DASP")}, labels=["7", "2"]))
     figure = maps(images, methods, labels=["7", "2"])
-    drawn(figure)
     pictures = [image for axes in figure.axes for image in axes.images if image.get_cmap().name == "RdBu_r"]
     pictures = [image for image in pictures if image.get_array().shape == (8, 8)]
     assert len(pictures) == 2 * (len(METHODS) + -(-len(METHODS) // 9))  # the truth is in every block
+    expected = {1: 1.0} | dict.fromkeys(range(2, 20), 2.0)  # the truth, then methods twice as large
     for image in pictures:
         low, high = image.get_clim()
         assert -low == high
-        assert abs(image.get_array()).max() / high == pytest.approx(1, abs=1e-5) or abs(
-            image.get_array()
-        ).max() / high == pytest.approx(2, abs=1e-5)
+        assert abs(image.get_array()).max() / high == pytest.approx(
+            expected[image.axes.get_subplotspec().colspan.start]
+        )
     headings = {axes.get_title().replace("-\n", "").replace("\n", " ") for axes in figure.axes}
     assert set(METHODS) <= headings
 
