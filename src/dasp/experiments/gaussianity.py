@@ -19,7 +19,7 @@ from dasp.attribution.game import Game
 from dasp.attribution.gradient import automatic_rank
 from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch
 from dasp.gaussian import Gaussian
-from dasp.lifting import lift
+from dasp.lifting import Lifted, lift
 from dasp.players import Contributions
 from dasp.rules import RULES
 from dasp.tracing import trace
@@ -97,7 +97,8 @@ def moments(
         for name, given in layers.items():
             layer = copy.deepcopy(given).eval()
             values = [_sample(layer, game, size, coalitions, seed) for size in sizes]
-            propagated = {number: _propagated(layer, game, sizes, number, seed) for number in columns}
+            lifted = lift(trace(layer, game.on, RULES), game.toggled(), game.count)
+            propagated = {number: _propagated(lifted, game, sizes, number, seed) for number in columns}
             # Not by the sampled variance: the largest of many estimates is too large.
             unit = int(torch.stack([each.std.square() for each in propagated[columns[-1]]]).sum(0).argmax())
             for i, (size, drawn) in enumerate(zip(sizes, values, strict=True)):
@@ -119,14 +120,13 @@ def _sample(layer: nn.Module, game: Game, size: int, coalitions: int, seed: int)
     return torch.cat(parts)
 
 
-def _propagated(layer: nn.Module, game: Game, sizes: Sequence[int], columns: int, seed: int) -> list[Moments]:
+def _propagated(lifted: Lifted, game: Game, sizes: Sequence[int], columns: int, seed: int) -> list[Moments]:
     """The moments of all units for each size."""
     sketches = None
     if columns:
         seeds = [seed + i for i in range(len(sizes))] if columns < game.count else [seed]
         drawn = [sketch(columns, game.count, game.coordinates, each) for each in seeds]
         sketches = torch.stack(drawn).to(device=game.device, dtype=game.dtype)
-    lifted = lift(trace(layer, game.on, RULES), game.toggled(), game.count)
     values: list[Any] = [
         SizedCoalitions.of(x, 1, sketches).of_all(torch.tensor(sizes)) if isinstance(x, Contributions) else x
         for x in lifted.exact(*game.toggled())

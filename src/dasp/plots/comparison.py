@@ -18,6 +18,7 @@ from dasp.plots.style import BLACK, FAMILIES, GREY, LIGHT, SMALL, TEXT, empty_fi
 __all__ = ["comparison", "front", "pareto"]
 
 _COSTS = {"evaluations": "evaluations per row", "seconds": "time per row (ms)"}
+_DASHES = (0, (4, 3))
 _LINE = 12  # points from name to name
 _DECADES = 4  # below the largest RMSE, that are shown
 _CLOSEST = 1e-4  # the least 1 − ρ that is shown
@@ -39,14 +40,14 @@ def comparison(results: Sequence[Result], *, title: str, standard_error: float =
         _scale_ranks(ranks, results)
         for name, some in _by_method(results).items():
             costs = [_cost_of(r, cost) for r in some]
-            _line(errors, name, costs, [r.rmse for r in some], [r.rmse_std for r in some], some[0].number is None)
-            _line(
-                ranks, name, costs, [r.spearman for r in some], [r.spearman_std for r in some], some[0].number is None
-            )
+            _line(errors, name, costs, [r.rmse for r in some], [r.rmse_std for r in some], _fixed(some))
+            _line(ranks, name, costs, [r.spearman for r in some], [r.spearman_std for r in some], _fixed(some))
         ranks.set_xlabel(_COSTS[cost], fontsize=TEXT)
     for axes, label in zip(panels[:, 0], ("RMSE", "Spearman's rank correlation"), strict=True):
         axes.set_ylabel(label, fontsize=TEXT)
-    _legend(figure, results, standard_error)
+    deviation = Line2D([], [], color=GREY, alpha=0.5, marker="|", markersize=11, linestyle="", label="± std over rows")
+    fixed = Line2D([], [], color=GREY, linestyle=_DASHES, linewidth=0.8, label="no budget: one cost")
+    _legend(figure, results, [deviation, fixed, *_truth(standard_error)])
     return figure
 
 
@@ -87,7 +88,17 @@ def pareto(results: Sequence[Result], *, ours: Collection[str], title: str, stan
         names.append((axes, named))
         axes.set_xlabel(_COSTS[cost], fontsize=TEXT)
     figure.axes[0].set_ylabel("RMSE", fontsize=TEXT)
-    _legend(figure, results, standard_error, hollow=[r.method for r in results if r.method not in ours])
+    steps = Line2D([], [], color=BLACK, linewidth=4, alpha=0.13, label="Pareto front")
+    kinds = [
+        Line2D([], [], color=GREY, marker="o", markerfacecolor=face, linestyle="", label=label)
+        for label, face in (("filled: ours", GREY), ("hollow: others", "white"))
+    ]
+    _legend(
+        figure,
+        results,
+        [steps, *kinds, *_truth(standard_error)],
+        hollow=[r.method for r in results if r.method not in ours],
+    )
     figure.draw_without_rendering()  # to know where points are
     for axes, named in names:
         _names(axes, named)
@@ -129,6 +140,11 @@ def _by_method(results: Sequence[Result]) -> dict[str, list[Result]]:
     order = {name: i for i, name in enumerate(name for names in FAMILIES.values() for name in names)}
     names = sorted({r.method for r in results}, key=lambda name: (order.get(name, len(order)), name))
     return {name: sorted((r for r in results if r.method == name), key=lambda r: r.evaluations) for name in names}
+
+
+def _fixed(some: list[Result]) -> bool:
+    """Whether a method has no budget."""
+    return len(some) == 1 and some[0].number is None
 
 
 def _cost_of(result: Result, cost: str) -> float:
@@ -186,12 +202,7 @@ def _line(axes: Any, name: str, costs: list[float], values: list[float], spreads
     tops = [min(value + spread, highest) for value, spread in zip(values, spreads, strict=True)]
     if fixed:
         axes.plot(
-            [costs[0], axes.get_xlim()[1]],
-            inside * 2,
-            color=style.colour,
-            linestyle=(0, (4, 3)),
-            linewidth=0.8,
-            zorder=2,
+            [costs[0], axes.get_xlim()[1]], inside * 2, color=style.colour, linestyle=_DASHES, linewidth=0.8, zorder=2
         )
     for cost, bottom, top in zip(costs, bottoms, tops, strict=True):
         if top > bottom:
@@ -199,41 +210,35 @@ def _line(axes: Any, name: str, costs: list[float], values: list[float], spreads
 
 
 def _legend_height(results: Sequence[Result]) -> float:
-    """Inches, with room for every heading."""
-    return 0.19 * (len(_by_method(results)) + len(FAMILIES) + 4)
+    """Inches, with room for every heading and mark."""
+    return 0.19 * (len(_by_method(results)) + len(FAMILIES) + 6)
 
 
-def _legend(figure: Figure, results: Sequence[Result], standard_error: float, *, hollow: Sequence[str] = ()) -> None:
-    """All methods that there are, by family, beside the panels; `hollow` ones have empty markers."""
+def _legend(figure: Figure, results: Sequence[Result], marks: list[Any], *, hollow: Sequence[str] = ()) -> None:
+    """All methods that there are, by family, and other marks, beside the panels; `hollow` ones have empty markers."""
     present = _by_method(results)
-    handles: list[Any] = []
-    families = {**FAMILIES, "Others": [name for name in present if not any(name in f for f in FAMILIES.values())]}
-    for family, names in families.items():
-        shown = [name for name in names if name in present]
-        if shown:
-            handles.append(Line2D([], [], linestyle="", label=family))
-        for name in shown:
-            style = style_of(name)
-            line = "" if present[name][0].number is None else style.line
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    color=style.colour,
-                    marker=style.marker,
-                    linestyle=line,
-                    label=name,
-                    linewidth=1.5,
-                    markersize=5.5,
-                    markerfacecolor="white" if name in hollow else style.colour,
-                )
-            )
-    if standard_error:
-        handles.append(Line2D([], [], linestyle="", label="Truth"))
-        handles.append(Patch(facecolor=LIGHT, edgecolor=GREY, label="its sampling error"))
+    others = [name for name in present if not any(name in names for names in FAMILIES.values())]
+    groups: dict[str, list[Any]] = {}
+    for family, names in {**FAMILIES, "Others": others}.items():
+        groups[family] = [_sample(name, present[name], name in hollow) for name in names if name in present]
+    groups["Marks"] = marks
+    handles = []
+    for heading, some in groups.items():
+        handles += [Line2D([], [], linestyle="", label=heading), *some] if some else []
     made = figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=SMALL, handlelength=2.6)
-    headings = {*families, "Truth"}
     for text in made.get_texts():
-        if text.get_text() in headings:
+        if text.get_text() in groups:
             text.set_fontweight("bold")
-            text.set_position((-30, 0))
+
+
+def _sample(name: str, some: list[Result], hollow: bool) -> Line2D:
+    style = style_of(name)
+    return Line2D(
+        [], [], color=style.colour, marker=style.marker, linestyle="" if _fixed(some) else style.line, linewidth=1.5,
+        markersize=5.5, markerfacecolor="white" if hollow else style.colour, label=name,
+    )  # fmt: skip
+
+
+def _truth(standard_error: float) -> list[Any]:
+    label = "sampling error of the truth"
+    return [Patch(facecolor=LIGHT, edgecolor=GREY, label=label)] if standard_error else []

@@ -1,4 +1,4 @@
-"""Hidden units over random coalitions: histograms and the propagated Gaussian, and all units' standard deviations."""
+"""Hidden units over random coalitions: histograms with the propagated Gaussian, and the spread of all units."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def gaussianity(found: Sequence[Sampled]) -> Figure:
     rows = -(-len(first) // _ACROSS)
     heights = 1.85 * rows + 0.5, 3.0 * len(ranks) + 0.3
     figure = empty_figure(12, sum(heights) + 0.2)
-    parts: Any = figure.subfigures(2, 1, height_ratios=heights)
-    above, below = parts
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     above.suptitle(
         f"One unit of the {layers[0]} over {len(first[0].values):,} random coalitions of k players",
         fontsize=TEXT, fontweight="bold", x=0.01, ha="left",

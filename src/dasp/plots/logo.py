@@ -50,7 +50,7 @@ def logos(
         for axes, (name, values) in zip(panels, attributions.items(), strict=True):
             _letters(axes, sequence, values.tolist(), line)
             _spans(axes, motifs, line)
-            axes.set_ylabel(textwrap.fill(name, 18), fontsize=SMALL, rotation=0, ha="right", va="center")
+            axes.set_ylabel(textwrap.fill(name, 20), fontsize=SMALL, rotation=0, ha="right", va="center")
             axes.axhline(0, color=GREY, linewidth=0.6)
             tidy(axes, grid=False)
         panels[0].set_ylim(*limits)
