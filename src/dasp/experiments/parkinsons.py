@@ -21,7 +21,7 @@ FILE = DataFile(
     "f2c7d5025dec4e92e7feae367a5f7ccf58789a10ac6b54bdf15976c599f9dd39",
 )
 _LEFT_OUT = ("subject#", "test_time", "motor_UPDRS", "total_UPDRS")
-_SHOWN = "DASP, full rank"
+_SHOWN = "BayesianShapley"  # always sums to the prediction
 
 
 class Parkinsons(Experiment):
@@ -82,10 +82,11 @@ class Parkinsons(Experiment):
             values, explained.data.players, row, base=base, output=f"predicted {score}",
             title=f"Why the network predicts this {score} for one subject ({_SHOWN})",
         )  # fmt: skip
-        gap = float((values - explained.truth[0]).abs().max())
+        own, paper = (float((v - explained.truth[0]).abs().max()) for v in (values, explained.attributions["DASP"][0]))
         text = (
-            f"What raises (red) and lowers (blue) the predicted score of the first test row, from f(0) = {base:.2f} "
-            f"to the prediction. Inputs are scaled to [−1, 1]. The exact values differ by {gap:.2f} at most."
+            f"What raises (orange) and lowers (blue) the predicted score of the first test row, from f(0) = {base:.2f} to "
+            f"the prediction. Inputs are scaled to [−1, 1]. The exact values differ by {own:.3f} at most; from DASP's by "
+            f"{paper:.2f}."
         )
         return {"force": Drawn(figure, text)}
 

@@ -38,7 +38,7 @@ def force(
     """What each player adds to f(baseline) = `base`, to give the prediction of `output`.
 
     Args:
-        values: the attributions of the players of one row.
+        values: the attributions of the players of one row; `base` and their sum are taken for the prediction.
         names, inputs: their names, and what they are in this row.
         base: the output for the baseline.
         output: what is predicted, the label of the axis.
