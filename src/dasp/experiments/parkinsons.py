@@ -33,7 +33,7 @@ class Parkinsons(Experiment):
         "A fully connected network (128 and 64 ReLU units, dropout 0.2) predicts the disability score (total UPDRS) "
         "from age, sex and 16 measures of the voice. A player is an input, scaled to [−1, 1]; the baseline is 0."
     )
-    epochs, batch, rate = 300, 64, 1e-2
+    epochs, batch, rate = 400, 64, 3e-3
     default = Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000), patience=15)
     full = Size(100, 0, (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000))
 
@@ -84,9 +84,9 @@ class Parkinsons(Experiment):
         )  # fmt: skip
         own, paper = (float((v - explained.truth[0]).abs().max()) for v in (values, explained.attributions["DASP"][0]))
         text = (
-            f"What raises (orange) and lowers (blue) the predicted score of the first test row, from f(0) = {base:.2f} to "
-            f"the prediction. Inputs are scaled to [−1, 1]. The exact values differ by {own:.3f} at most; from DASP's by "
-            f"{paper:.2f}."
+            f"What raises (orange) and lowers (blue) the predicted score of the first row, from f(0) = {base:.2f} "
+            f"to the prediction. Inputs are scaled to [−1, 1]. The exact values differ by {own:.3f} at most; from "
+            f"DASP's by {paper:.2f}."
         )
         return {"force": Drawn(figure, text)}
 
