@@ -3,9 +3,9 @@
     values (rows, *features) or, for all outputs, (rows, *features, outputs);  base_values (rows,) or (rows, outputs)
 
 SHAP's plots add values up, so every player has one column: a group of features is one feature, called after its
-members, without a number of its own (NaN: drawn grey), and its members' numbers are what waterfalls show. Images are
-plotted pixel by pixel: there a group's value is spread over its pixels, as SHAP's own explainers of images do. Their
-channels come last, where `shap.image_plot` looks for them.
+members, and its data is a text with their numbers, which waterfalls show and swarms draw in grey. Images are plotted
+pixel by pixel: there a group's value is spread over its pixels, as SHAP's own explainers of images do. Their channels
+come last, where `shap.image_plot` looks for them. All in float64: waterfalls place their labels 1e-8 apart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def explanation(
     explanation_type = _imported()
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
-    display = None
     if feature_mask is not None:
         groups = _Groups(feature_mask, data)
         if data.ndim == 4 and _channels_last(data) is not None:
@@ -48,14 +47,14 @@ def explanation(
         else:
             values, std = (None if part is None else groups.columns(part) for part in (values, std))
             feature_names = groups.names(feature_names)
-            data, display = groups.data(data), groups.text(data)
+            data = groups.data(data)
     assert values is not None
     if (axis := _channels_last(data)) is not None:
         data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
         std = None if std is None else np.moveaxis(std, axis, 3)
     return explanation_type(
-        values, result.base.reshape(len(values), outputs).cpu().numpy() if outputs else result.base.cpu().numpy(),
-        data, display_data=display, error_std=std,
+        values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
+        error_std=std,
         feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
         output_names=_checked(output_names, outputs, "output") if outputs else None,
     )  # fmt: skip
@@ -75,7 +74,7 @@ def _as_features(part: Tensor | None, outputs: int, data: np.ndarray) -> np.ndar
     """(rows, *outputs, *features) as (rows, *features, outputs)."""
     if part is None:
         return None
-    array = part.detach().cpu().numpy()
+    array = part.cpu().double().numpy()
     return np.moveaxis(array.reshape(len(data), outputs, *data.shape[1:]), 1, -1) if outputs else array
 
 
@@ -117,18 +116,15 @@ class _Groups:
         return flat[:, [entries[0] for entries in self.members]]
 
     def data(self, data: np.ndarray) -> np.ndarray:
-        """The number of every player that has one only."""
-        flat = data.reshape(len(data), -1).astype(float)
-        result = np.full((len(data), len(self.members)), np.nan)
-        for player, entries in enumerate(self.members):
-            if len(entries) == 1:
-                result[:, player] = flat[:, entries[0]]
-        return result
-
-    def text(self, data: np.ndarray) -> np.ndarray:
-        """What every player is, to be read."""
+        """The number of every player that has only one, and a text for the others."""
         flat = data.reshape(len(data), -1)
-        return np.array([[_listed([f"{x:.4g}" for x in row[e]], ", ") for e in self.members] for row in flat], object)
+        if all(len(entries) == 1 for entries in self.members):
+            return flat[:, np.concatenate(self.members)]
+        result = np.empty((len(data), len(self.members)), dtype=object)
+        for place in np.ndindex(*result.shape):
+            numbers = flat[place[0], self.members[place[1]]]
+            result[place] = numbers[0] if len(numbers) == 1 else _listed([f"{x:.4g}" for x in numbers], ", ")
+        return result
 
     def names(self, names: Sequence[str] | None) -> list[str]:
         """Given for the players, or made from those of their members."""
