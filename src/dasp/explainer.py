@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from dasp.attribution.arguments import check_positive, games
 from dasp.attribution.foreign import player_values, values_of
 from dasp.attribution.game import Game
-from dasp.attribution.gradient import GradientDASP
 from dasp.attribution.propagated import PropagatedAttribution
 from dasp.attribution.question import Question
 from dasp.attribution.stages import check_tolerance
@@ -33,7 +32,7 @@ __all__ = ["Attributed", "Explainer"]
 log = logging.getLogger("dasp")
 
 _OWN: Any = object()  # stands for the target of the constructor
-_MOST_CENTRES = 50  # of a background for GradientDASP, which takes the time of a row for each of them
+_LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Explainer:
         model: a module in evaluation mode, an `ExportedProgram`, a scikit-learn MLP (explained by its logits) or a
             pipeline of scalers that ends in one, a Keras model on the torch backend, or any function of tensors.
         background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
-            baseline. `GradientDASP` takes at most 50 of them, or as many centres of clusters if there are more.
+            baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
             Automatically: exact values for few players, `DASP(rank="full")` for some, `GradientDASP` for many (see
             `dasp.selection`); `BayesianShapley` on top of these if error bars, a tolerance or a number of evaluations
@@ -135,6 +134,8 @@ class Explainer:
         if self.background:
             rows = self._rows(background, "background")
             self.off, self.columns = rows.tensor, rows.names or self.columns
+            if len(rows.tensor) > _LARGE_BACKGROUND:
+                log.warning("the background has %d rows, which all are averaged over: fewer do", len(rows.tensor))
         elif baselines is not None and not isinstance(baselines, (int, float)):
             given = baselines if isinstance(baselines, Tensor) else torch.as_tensor(baselines)
             self.off = given.to(device=self.device, dtype=self.dtype if given.is_floating_point() else None)
@@ -245,11 +246,6 @@ class Explainer:
             options["tolerance"] = self.tolerance
         if self.max_evaluations is not None and self.method != "Exact":
             options |= _samples(self.method, entry, game, self.max_evaluations)
-        if len(game.baselines) > _MOST_CENTRES and game.on[0].is_floating_point():
-            if isinstance(method, GradientDASP):
-                options["background_clusters"] = _MOST_CENTRES
-            elif isinstance(getattr(method, "prior", None), GradientDASP):
-                method.prior_options["background_clusters"] = _MOST_CENTRES
         return options
 
 

@@ -127,13 +127,12 @@ class _Groups:
         return result
 
     def names(self, names: Sequence[str] | None) -> list[str]:
-        """Given for the players, or made from those of their members."""
-        if names is not None and len(names) == len(self.members):
-            return [str(name) for name in names]
+        """Made from those of all entries, or given for the players."""
         if names is None:
             return [f"Group {player}" if len(e) > 1 else f"Feature {e[0]}" for player, e in enumerate(self.members)]
-        _checked(names, self.player.size, "feature")
-        return [_listed([str(names[int(i)]) for i in entries], " + ") for entries in self.members]
+        if len(names) == self.player.size:
+            return [_listed([str(names[int(i)]) for i in entries], " + ") for entries in self.members]
+        return [str(name) for name in names]
 
 
 def _listed(parts: list[str], between: str) -> str:
