@@ -217,7 +217,8 @@ def test_outputs_by_number_and_name():
     assert every.output_names == ["cat", "dog", "bird"]
     np.testing.assert_allclose(explainer(x).values, every.values[..., 1], atol=1e-6)
     np.testing.assert_allclose(explainer(x).values, every[:, :, "dog"].values, atol=1e-6)
-    each = explainer(x, target=[0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(explainer(x, target=np.int64(1)).values, explainer(x).values)
+    each = explainer(x, target=np.array([0, 1, 2, 0, 1]))
     np.testing.assert_allclose(each.values, every.values[range(5), :, [0, 1, 2, 0, 1]], atol=1e-6)
     np.testing.assert_allclose(each.base_values, every.base_values[range(5), [0, 1, 2, 0, 1]], atol=1e-6)
     with pytest.raises(BadInput, match="no output 'fish'"):
@@ -234,7 +235,7 @@ def test_tables():
     np.testing.assert_allclose(found.values, explainer(table.to_numpy(dtype=float)).values)
     np.testing.assert_allclose(found.values, explainer(table.astype({"age": "Int64"})).values)
     assert found.feature_names == ["age", "married", "pay"]
-    assert Explainer(model, table, feature_names=["a", "b", "c"])(table).feature_names == ["a", "b", "c"]
+    assert Explainer(model, table, feature_names=pd.Index(["a", "b", "c"]))(table).feature_names == ["a", "b", "c"]
     for bad, message in (
         (table.drop(columns="pay"), r"X lacks \['pay'\]"),
         (table.rename(columns={"pay": "wage"}), r"X lacks \['pay'\] and has \['wage'\]"),
@@ -258,6 +259,7 @@ def test_integers_for_embeddings_stay_integers():
     x = np.array([[1, 2, 3], [4, 5, 6]])
     found = Explainer(model)(x)
     wanted = ExactShapley(model).attribute(torch.tensor(x))
+    assert Explainer(nn.Sequential(nn.Embedding(3, 3), nn.ReLU()).eval()).dtype == torch.float32
     np.testing.assert_allclose(found.values, wanted, atol=1e-6)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from dasp.errors import BadInput
 from dasp.explanation import explanation
 from dasp.lifting import UnsupportedOperation
 from dasp.methods import METHODS, Method
-from dasp.rows import Rows, input_dtype
+from dasp.rows import Rows, input_dtype, takes_integers
 from dasp.selection import choose, method_name
 from dasp.tracing import UntraceableModel
 
@@ -37,7 +38,11 @@ _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 
 @dataclass(frozen=True)
 class Attributed:
-    """Attributions and what they are to be judged by; a row for every row that was explained."""
+    """Attributions and what they are to be judged by; a row for every row that was explained.
+
+    >>> Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]])).values
+    tensor([[3., 3.]])
+    """
 
     values: Tensor  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained
     std: Tensor | None  # of the values, where the method knows it
@@ -121,14 +126,16 @@ class Explainer:
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
         self.device = device if device is not None else _device(self.model)
-        self.dtype = input_dtype(self.model)
+        self.dtype, self.integers = input_dtype(self.model), takes_integers(self.model)
         self.target, self.tolerance, self.max_evaluations = target, tolerance, max_evaluations
         self.error_bars, self.batch_size, self.seed, self.show_progress = error_bars, batch_size, seed, show_progress
         self.columns: Sequence[str] | None = None  # of tables, in the model's order
-        self.feature_names, self.output_names = feature_names, output_names
+        self.feature_names, self.output_names = (
+            None if names is None else [str(name) for name in names] for names in (feature_names, output_names)
+        )
         if isinstance(self.model, MultilayerPerceptron):
             self.columns = self.model.feature_names
-            self.output_names = output_names if output_names is not None else self.model.output_names
+            self.output_names = self.output_names or self.model.output_names
         self.off = baselines
         self.background = background is not None
         if self.background:
@@ -182,7 +189,7 @@ class Explainer:
         (game,) = question.games
         std = None
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(self.seed)
             if "return_std" in signature(method.attribute).parameters:
                 both = method.attribute(*given, **options, return_std=True)
                 values, std = (values_of(part, question, x) for part in both)
@@ -195,7 +202,7 @@ class Explainer:
         return Attributed(attributions, deviations, question.full, question.empty, gap, self.method)
 
     def _rows(self, given: Any, what: str) -> Rows:
-        return Rows.of(given, self.dtype, self.device, names=self.columns, what=what)
+        return Rows.of(given, self.dtype, self.device, integers=self.integers, names=self.columns, what=what)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         mask = self.feature_mask
@@ -204,9 +211,9 @@ class Explainer:
         return mask
 
     def _output(self, target: Any) -> Any:
-        """The number of an output by its name."""
+        """The number of an output by its name, and numbers as Captum takes them."""
         if not isinstance(target, str):
-            return target
+            return target.tolist() if isinstance(target, (np.ndarray, np.generic)) else target
         names = list(self.output_names or ())
         if target not in names:
             raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")

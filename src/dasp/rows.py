@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["Rows", "input_dtype"]
+__all__ = ["Rows", "input_dtype", "takes_integers"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class Rows:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         *,
+        integers: bool = False,
         names: Sequence[str] | None = None,
         what: str = "X",
     ) -> Rows:
-        """From a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do all
-        numbers of arrays and tables (a tensor of integers stays what it is). The columns of a table are put in the
-        order of `names`. `what` the rows are is said in errors.
+        """From a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
+        except in tensors and if the model takes `integers`. The columns of a table are put in the order of `names`.
+        `what` the rows are is said in errors.
 
         >>> Rows.of(np.array([[1, 2]]), torch.float32).tensor
         tensor([[1., 2.]])
@@ -42,8 +43,7 @@ class Rows:
         own = None
         if isinstance(given, Tensor):
             tensor = given.detach()
-            data = tensor.cpu().numpy()
-            dtype = dtype if tensor.is_floating_point() else None
+            data, integers = tensor.cpu().numpy(), True
         else:
             if hasattr(given, "columns") and hasattr(given, "to_numpy"):
                 given, own = _columns(given, names, what)
@@ -51,7 +51,8 @@ class Rows:
             tensor = torch.from_numpy(data)
         if data.ndim < 2:
             raise BadInput(f"{what} has shape {data.shape}: rows of features are needed, {what}[None] for a single one")
-        return Rows(data, tensor.to(device=device, dtype=dtype), own)
+        keep = integers and not tensor.is_floating_point()
+        return Rows(data, tensor.to(device=device, dtype=None if keep else dtype), own)
 
 
 def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.ndarray, list[str]]:
@@ -82,12 +83,13 @@ def _array(given: Any, what: str) -> np.ndarray:
     return array
 
 
-def input_dtype(model: Any) -> torch.dtype | None:
-    """What numbers become for a model: the dtype of its weights; None, to be left as they are, if it looks them up in
-    an embedding. A function gets torch's default."""
-    if not isinstance(model, nn.Module):
-        return torch.get_default_dtype()
-    if any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules()):
-        return None
-    weights = (*model.parameters(), *model.buffers())
+def input_dtype(model: Any) -> torch.dtype:
+    """The dtype of a model's weights; torch's default for a function."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+
+
+def takes_integers(model: Any) -> bool:
+    """Whether a model looks its inputs up in an embedding."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

@@ -1,10 +1,28 @@
 """Which method explains a model best: by its number of players, what that costs, and whether moments can be propagated.
 
-Measured by `benchmarks/selection.py` (one thread; error relative to the size of the true values, and ms per row). ReLU
-networks of 128 and 64 units on a function of N inputs, one of tanh on the breast cancer data, a small convolutional one
-on digits whose players are blocks of pixels:
+Measured by `benchmarks/selection.py` on one thread: the error relative to the size of the true values, and ms per row,
+for ReLU networks of 128 and 64 units that learnt a function of N inputs, for one of tanh on the breast cancer data, and
+for a small convolutional one on digits, whose players are blocks of pixels. The last column spends 2,048 evaluations.
 
-    N             Exact      DASP, full rank      GradientDASP     BayesianShapley on GradientDASP (2,048 evaluations)
+    N             Exact     DASP, full rank    GradientDASP     BayesianShapley on it    standard error of the truth
+    inputs  10    2         0.020     13       0.028     2      0        2
+            12    6         0.021     16       0.032     2      0.001    9
+            14   18         0.017     27       0.030     3      0.003   10
+            16              0.011     30       0.020     3      0.006   13
+            24              0.017     81       0.035     3      0.021   35               0.011
+            32              0.016    306       0.027     2      0.018    9               0.009
+            64              0.012  1,977       0.021    10      0.020   18               0.010
+    cancer  14    7         0.009     24       0.024     3      0.001   10
+            20              0.018     96       0.038     3      0.006   61
+            30              0.015    331       0.020     6      0.017  106               0.010
+    digits   8    7         0.021    144       0.037    18      0       20
+            16              0.026    758       0.042    18      0.002  168
+            32              0.022 16,873       0.035    44      0.013  273               0.004
+            64                                 0.027    31      0.016  100               0.005
+
+Up to 14 players, exact values take less time than `DASP(rank="full")`. It has about half of GradientDASP's error, and
+takes ten times as long at 16 players and a hundred times at 32, as time grows with N³: it is worth that up to 20.
+Evaluations on top are better than either where the model is quick; they are taken when their error bars are wanted.
 """
 
 from __future__ import annotations
@@ -18,8 +36,7 @@ from dasp.methods import METHODS
 
 __all__ = ["SHORT_NAMES", "Choice", "choose", "method_name"]
 
-EXACT_PLAYERS = 14
-FULL_RANK_PLAYERS = 20
+EXACT_PLAYERS, FULL_RANK_PLAYERS = 14, 20  # at most; see above
 MOST_EVALUATIONS = 2**17  # per row, all rows of a background together
 
 SHORT_NAMES = {
