@@ -84,8 +84,12 @@ def test_pipelines(scaler):
 
 
 def test_scikit_learn_models_can_be_propagated():
-    module = load_model(make_pipeline(StandardScaler(), MLPClassifier(**SMALL)).fit(X, Y > 0))
-    x = torch.tensor(X[:3])
+    fitted = make_pipeline(StandardScaler(), MLPClassifier(**SMALL)).fit(X, Y > 0)
+    module, x = load_model(fitted), torch.tensor(X[:3])
+    single = x.float()
+    torch.testing.assert_close(
+        GradientDASP(module).attribute(single), GradientDASP(module).attribute(x).float(), atol=1e-4, rtol=1e-3
+    )
     _, gap = GradientDASP(module).attribute(x, return_convergence_delta=True)
     assert gap.abs().max() < 0.05
 
