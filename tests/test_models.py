@@ -141,7 +141,7 @@ def test_exported_programs(tmp_path):
 
 def test_a_program_for_one_number_of_rows(tmp_path):
     saved_program(tmp_path / "model.pt2", dynamic_shapes=None)
-    with pytest.raises(ValueError, match="dynamic batch"):
+    with pytest.raises(BadInput, match=r"model.pt2: .* dynamic batch"):
         load_model(tmp_path / "model.pt2")
 
 
