@@ -30,6 +30,7 @@ benchmark: install
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/bayesian.py
 	$(BIN)/python benchmarks/background.py
+	$(BIN)/python benchmarks/selection.py
 	$(BIN)/dasp benchmark
 
 clean:

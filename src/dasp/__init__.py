@@ -6,6 +6,7 @@ from dasp.attribution.exact import ExactShapley
 from dasp.attribution.gradient import GradientDASP
 from dasp.attribution.permutation import PermutationShapley
 from dasp.attribution.revealcancel import DeepLiftRevealCancel
+from dasp.explainer import Explainer
 from dasp.gaussian import Gaussian
 from dasp.lifting import UnsupportedOperation
 from dasp.maximum_game import shapley_of_maximum
@@ -19,6 +20,7 @@ __all__ = [
     "BayesianShapley",
     "DeepLiftRevealCancel",
     "ExactShapley",
+    "Explainer",
     "Gaussian",
     "GradientDASP",
     "PermutationShapley",
