@@ -408,3 +408,20 @@ def test_shap_is_needed_only_for_explanations(monkeypatch):
     assert explainer.attribute(rows(2, 4)).values.shape == (2, 4)
     with pytest.raises(ImportError, match=r"torch-dasp\[plots\]"):
         explainer(rows(2, 4))
+
+
+def test_values_that_do_not_add_up_are_warned_of(caplog):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)).eval()
+    rows = torch.ones(3, 16)
+    with caplog.at_level("WARNING", logger="dasp"):
+        Explainer(model).attribute(rows)
+    assert not caplog.records
+    with torch.no_grad():  # one player decides, and units of the second layer are on or off by it
+        model[0].weight[:, 0] *= 8
+        model[2].weight *= 10
+        model[2].bias -= 10
+    with caplog.at_level("WARNING", logger="dasp"):
+        result = Explainer(model).attribute(rows)
+    assert result.gap.abs().min() > 0.1 * result.values.abs().sum(1).max()
+    assert "the values of 3 of 3 rows miss prediction − base by more than 10 %" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -13,7 +13,9 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
 
+from dasp.attributed import Attributed, warn_of_gaps
 from dasp.attribution.arguments import check_positive, games
+from dasp.attribution.dasp import DASP
 from dasp.attribution.foreign import player_values, values_of
 from dasp.attribution.game import Game
 from dasp.attribution.propagated import PropagatedAttribution
@@ -34,29 +36,6 @@ log = logging.getLogger("dasp")
 
 _OWN: Any = object()  # stands for the target of the constructor
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
-
-
-@dataclass(frozen=True)
-class Attributed:
-    """Attributions and what they are to be judged by; a row for every row that was explained.
-
-    >>> Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]])).values
-    tensor([[3., 3.]])
-    """
-
-    values: Tensor  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained
-    std: Tensor | None  # of the values, where the method knows it
-    prediction: Tensor  # f(x), of the outputs that are explained
-    base: Tensor  # f(baseline), or its mean over the background
-    gap: Tensor  # the players' values together − (prediction − base)
-    method: str
-
-    @staticmethod
-    def cat(parts: list[Attributed]) -> Attributed:
-        """The rows of all parts."""
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(Attributed)[:-1])
-        joined = (None if column[0] is None else torch.cat(column) for column in columns)
-        return Attributed(*joined, parts[0].method)  # type: ignore[arg-type, call-arg]
 
 
 class Explainer:
@@ -182,7 +161,10 @@ class Explainer:
         options = self._options(entry, method, game)
         starts = range(0, len(x), size)
         parts = [_cut(slice(start, start + size), len(x), self.background, x, self.off, target) for start in starts]
-        return Attributed.cat([self._attributed(method, options, *part) for part in parts])
+        result = Attributed.cat([self._attributed(method, options, *part) for part in parts])
+        if isinstance(method, DASP):  # GradientDASP warns by itself
+            warn_of_gaps(result)
+        return result
 
     def _attributed(self, method: Attribution, options: dict[str, Any], x: Tensor, off: Any, target: Any) -> Attributed:
         if self.background and 1 < len(off) == len(x):  # would be taken for a baseline for each row

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dasp.attributed import Attributed
 from dasp.errors import BadInput
-
-if TYPE_CHECKING:
-    from dasp.explainer import Attributed
 
 __all__ = ["explanation"]
 
