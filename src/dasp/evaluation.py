@@ -103,6 +103,16 @@ class Result:
     spearman_std: float
     attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
 
+    @property
+    def milliseconds(self) -> str:
+        """The time of a row, for people."""
+        number = self.seconds * 1e3
+        return f"{number:,.0f} ms" if number >= 100 else f"{number:.2g} ms"
+
+    def __str__(self) -> str:
+        """The method with its error and time."""
+        return f"{self.method} ({self.rmse:.3g}, {self.milliseconds})"
+
 
 @dataclass(frozen=True)
 class Trial:

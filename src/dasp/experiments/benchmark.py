@@ -88,15 +88,11 @@ def _plain(result: Result) -> dict[str, Any]:
 
 def _show(title: str, best: list[Standing], others: list[Result], picture: Path, console: Console) -> None:
     table = Table(title=f"{title}: the best of ours at each budget")
-    for column in ("evaluations", "method", "RMSE", "ms/row", "quicker and nearer"):
+    for column in ("evaluations", "method", "RMSE", "time/row", "quicker and nearer"):
         table.add_column(column, justify="left" if column in {"method", "quicker and nearer"} else "right")
     for s in best:
-        beaten = ", ".join(map(_named, s.beaten_by)) or "nobody"
-        table.add_row(f"{s.budget:,}", s.best.method, f"{s.best.rmse:.3g}", f"{s.best.seconds * 1e3:.3g}", beaten)
+        beaten = ", ".join(map(str, s.beaten_by)) or "nobody"
+        table.add_row(f"{s.budget:,}", s.best.method, f"{s.best.rmse:.3g}", s.best.milliseconds, beaten)
     console.print(table)
-    console.print(f"Peers on the front of error against time: {', '.join(map(_named, others)) or 'none'}")
+    console.print(f"Peers on the front of error against time: {', '.join(map(str, others)) or 'none'}")
     console.print(f"Figure: {picture}\n")
-
-
-def _named(result: Result) -> str:
-    return f"{result.method} ({result.rmse:.3g}, {result.seconds * 1e3:.3g} ms)"

@@ -169,8 +169,9 @@ def headline(outcomes: list[Outcome]) -> list[dict[str, str]]:
         row = {"": kind}
         for outcome in outcomes:
             best = min((r for r in outcome.results if r.method in names), key=lambda r: r.rmse)
-            named = f" {best.method}," if len(names) > 1 else ""
-            row[outcome.experiment.name] = f"{best.rmse:.3g}{named} {best.seconds * 1e3:,.3g} ms".replace("  ", " ")
+            row[outcome.experiment.name] = f"{best.rmse:.3g}, {best.milliseconds}" + (
+                f": {best.method}" if len(names) > 1 else ""
+            )
         table.append(row)
     return table
 

@@ -89,7 +89,11 @@ def _expected(trial: Trial, results: list[Result]) -> float:
 
 def strongest(results: list[Result]) -> dict[str, Result]:
     """Of each method the result with the most evaluations."""
-    return {result.method: result for result in sorted(results, key=lambda r: r.evaluations)}
+    best: dict[str, Result] = {}
+    for result in results:
+        if result.method not in best or result.evaluations > best[result.method].evaluations:
+            best[result.method] = result
+    return best
 
 
 def _trained(experiment: Experiment, data: Data, store: Store, step: Step) -> nn.Module:

@@ -166,11 +166,11 @@ def _csv(results: Sequence[Result]) -> str:
 
 
 def _markdown(results: Sequence[Result]) -> str:
-    head = ("method", "samples", "evaluations", "as the paper counts", "ms/row", "RMSE", "±", "Spearman", "±")
+    head = ("method", "samples", "evaluations", "as the paper counts", "time/row", "RMSE", "±", "Spearman", "±")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for r in results:
         cells = (
-            r.method, r.number or "", f"{r.evaluations:,}", f"{r.paper_evaluations:,}", f"{r.seconds * 1e3:.3g}",
+            r.method, r.number or "", f"{r.evaluations:,}", f"{r.paper_evaluations:,}", r.milliseconds,
             f"{r.rmse:.3g}", f"{r.rmse_std:.2g}", f"{r.spearman:.3f}", f"{r.spearman_std:.3f}",
         )  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
