@@ -1,12 +1,14 @@
 """The command line: `dasp reproduce`, `dasp benchmark`, `dasp explain`.
 
 A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0
-done, 2 input that cannot be used (one line on stderr), 1 anything else.
+done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anything else.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -20,16 +22,82 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_USAGE: type[Any] = typer.BadParameter.__mro__[2]  # the exception of all usage errors; Typer has its own Click by now
+
 
 @app.callback()
 def _commands() -> None:
     """Shapley values for PyTorch models."""
 
 
-def main() -> None:
+def _option(text: str, *names: str, panel: str | None = None) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=True)
+
+
+@app.command()
+def explain(
+    model: Annotated[str, typer.Argument(help="A .pt2 file of torch.export, or a factory package.module:build.")],
+    data: Annotated[Path, typer.Argument(help="A .csv, .parquet, .npy or .npz file, or a folder of images.")],
+    output: Annotated[Path, _option("Where the explained rows go, a .parquet file.", "--output", "-o")],
+    weights: Annotated[Path | None, _option("A state dict for the factory: .safetensors, .pt.")] = None,
+    trust: Annotated[bool, _option("Read a pickled model: it can run any code.", "--trust")] = False,
+    target: Annotated[
+        str | None, _option("The output to explain: its index, 'predicted', or a column with an index for each row.")
+    ] = None,
+    baseline: Annotated[
+        str, _option("What an absent input is: zero, mean, a number, or a file with one row.")
+    ] = "zero",
+    background: Annotated[Path | None, _option("A file of rows that absent inputs are averaged over.")] = None,
+    groups: Annotated[
+        Path | None, _option("Inputs that come and go together: .json {group: [columns]}, or .npy player numbers.")
+    ] = None,
+    columns: Annotated[
+        str | None, _option("The inputs, in the model's order: a,b,c. All columns, if not given.")
+    ] = None,
+    drop: Annotated[str | None, _option("Columns that are no inputs: a,b,c.")] = None,
+    id_: Annotated[str | None, _option("The column that names the rows. Row numbers, if not given.", "--id")] = None,
+    on_bad_row: Annotated[str, _option("fail or skip, where entries are missing or infinite.")] = "fail",
+    method: Annotated[str, _option("auto, exact, dasp, gradient, bayesian, permutation, …")] = "auto",
+    tolerance: Annotated[float | None, _option("The error to reach, relative to the output's change.")] = None,
+    max_evaluations: Annotated[int | None, _option("Evaluations of the model for each row, at most.")] = None,
+    error_bars: Annotated[bool, _option("Standard deviations of the values.", "--error-bars")] = False,
+    seed: Annotated[int, _option("Of what is random.")] = 0,
+    device: Annotated[str | None, _option("cpu, cuda, …")] = None,
+    batch_size: Annotated[int | None, _option("Rows the model is given at once.")] = None,
+    chunk: Annotated[int | None, _option("Rows done together: what a killed job loses at most.")] = None,
+    threads: Annotated[int | None, _option("Threads of a worker. All cores, if not given.")] = None,
+    engine: Annotated[str, _option("local or ray.")] = "local",
+    workers: Annotated[int | None, _option("Ray workers, at most.")] = None,
+    ray_address: Annotated[str | None, _option("A running Ray; else one is started here.")] = None,
+    overwrite: Annotated[bool, _option("Begin anew, whatever is there.", "--overwrite")] = False,
+) -> None:
+    """Explain every row of DATA by MODEL.
+
+    If it is interrupted, the same command goes on where it was; the result is the same to the byte.
+    """
+    given = dict(locals())
+    given["id"] = given.pop("id_")
+    try:
+        from dasp.explain.job import Options  # noqa: PLC0415
+        from dasp.explain.run import explain as run  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{error.name} is missing: pip install 'torch-dasp[cli]'") from error
+    run(Options(**given))
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Run the command that the arguments name."""
     try:
-        app()
+        code = app(arguments, standalone_mode=False)
     except BadInput as error:
-        print(f"dasp: {error}", file=sys.stderr)
-        sys.exit(2)
+        _stop(f"dasp: {error}", 2)
+    except _USAGE as error:
+        _stop(f"dasp: {error.format_message()}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        _stop("dasp: interrupted; the same command goes on where it was", 130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(code)
