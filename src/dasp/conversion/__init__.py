@@ -2,7 +2,7 @@
 
     converted(model)      a module, an ExportedProgram, a scikit-learn MLP, a Keras model, or any function of tensors
 
-Nothing is imported that the model's own library has not imported already.
+Neither scikit-learn nor Keras is imported: who has such a model has done so.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from dasp.conversion.keras_model import KerasModel
+from dasp.conversion.scikit_learn import MultilayerPerceptron
 from dasp.errors import BadInput
 from dasp.tracing import check_dynamic_batch, checked_model
 
-__all__ = ["converted"]
+__all__ = ["KerasModel", "MultilayerPerceptron", "converted", "exported_module"]
 
 
 def converted(model: Any) -> nn.Module | Callable[..., Tensor]:
@@ -28,6 +30,11 @@ def converted(model: Any) -> nn.Module | Callable[..., Tensor]:
     """
     if isinstance(model, ExportedProgram):
         return exported_module(model)
+    libraries = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
+    if "sklearn" in libraries:
+        return MultilayerPerceptron(model)
+    if "keras" in libraries:  # also a module, on the torch backend
+        return KerasModel(model)
     if isinstance(model, nn.Module):
         checked_model(model)
         return model
