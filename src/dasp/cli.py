@@ -24,6 +24,8 @@ app = typer.Typer(
 
 _USAGE: type[Any] = typer.BadParameter.__mro__[2]  # the exception of all usage errors; Typer has its own Click by now
 
+_INTERRUPTED = 130
+
 
 @app.callback()
 def _commands() -> None:
@@ -31,7 +33,7 @@ def _commands() -> None:
 
 
 def _option(text: str, *names: str, panel: str | None = None) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=True)
+    return typer.Option(*names, help=text, rich_help_panel=panel)
 
 
 @app.command()
@@ -94,7 +96,9 @@ def main(arguments: list[str] | None = None) -> None:
     except _USAGE as error:
         _stop(f"dasp: {error.format_message()}", 2)
     except (KeyboardInterrupt, typer.Abort):
-        _stop("dasp: interrupted; the same command goes on where it was", 130)
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:  # Typer may have caught it
+        _stop("dasp: interrupted; the same command goes on where it was", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

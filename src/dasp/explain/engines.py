@@ -135,6 +135,7 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
     import ray  # noqa: PLC0415
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ours = not ray.is_initialized()

@@ -20,7 +20,7 @@ import dasp
 from dasp.errors import BadInput
 from dasp.explain.parts import Job
 
-__all__ = ["Options", "check_same", "checksum", "describe", "fingerprint"]
+__all__ = ["Options", "check_free", "checksum", "describe", "fingerprint"]
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,14 @@ class Options:
 
 
 _SPREAD = ("output", "engine", "workers", "ray_address", "overwrite", "trust")  # change nothing in the result
+_PARAMETERS = "the model's parameters"
 _FILES = ("weights", "background", "groups")
 
 
-def describe(options: Options, model: nn.Module, files: list[Path], chunk: int, threads: int) -> Job:
-    """The job of some options; `files` are those of the data."""
+def describe(
+    options: Options, model: nn.Module, files: list[Path], skipped: list[int], chunk: int, threads: int
+) -> Job:
+    """The job of some options; `files` are those of the data, `skipped` its rows that are left out."""
     job: Job = {"dasp": dasp.__version__, "torch": torch.__version__}
     for field in fields(Options):
         value = getattr(options, field.name)
@@ -89,22 +92,34 @@ def describe(options: Options, model: nn.Module, files: list[Path], chunk: int, 
             value = checksum([value])
         job[_option(field.name)] = value
     job["MODEL"] = _model_checksum(options.model)
-    job["the model's parameters"] = fingerprint(model)
+    job[_PARAMETERS] = fingerprint(model)
     job["DATA"] = checksum(files, options.data)
     if Path(options.baseline).is_file():
         job["--baseline"] = checksum([Path(options.baseline)])
-    job["--chunk"], job["--threads"] = chunk, threads
+    job["--chunk"], job["--threads"], job["skipped rows"] = chunk, threads, skipped
     return json.loads(json.dumps(job))
 
 
-def check_same(found: Job, now: Job, where: Path) -> None:
-    """Refuse to go on with what was begun as something else."""
+def check_free(begun: Job | None, finished: Job | None, now: Job, output: Path, parts: Path) -> None:
+    """Refuse to replace what was begun or finished as something else."""
+    if begun is not None:
+        _check_same(begun, now, parts)
+    elif finished is not None:
+        if not finished:
+            raise BadInput(f"{output}: exists, and is no result of dasp explain; --overwrite replaces it")
+        _check_same(finished, now, output)
+
+
+def _check_same(found: Job, now: Job, where: Path) -> None:
     changed = [name for name in {**found, **now} if found.get(name) != now.get(name)]
     if changed:
         name = changed[0]
-        how = "is another one now" if _is_sum(now.get(name)) or _is_sum(found.get(name)) else (
-            f"was {_said(found.get(name))}, and is {_said(now.get(name))} now"
-        )  # fmt: skip
+        both = found.get(name), now.get(name)
+        how = f"was {_said(both[0])}, and is {_said(both[1])} now"
+        if name == _PARAMETERS:
+            how = "are others now"
+        elif any(map(_is_checksum, both)):
+            how = "is another one now"
         more = f" ({', '.join(changed[1:])} changed as well)" if changed[1:] else ""
         raise BadInput(
             f"{where}: {name} {how}{more}; repeat the command as it was, name another --output, "
@@ -159,7 +174,7 @@ def _said(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
-def _is_sum(value: Any) -> bool:
+def _is_checksum(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64
 
 

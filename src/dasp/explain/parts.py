@@ -76,13 +76,13 @@ class Parts:
         return lock if same else None
 
     def job(self) -> Job | None:
-        """What the parts are of."""
+        """What the parts are of: nothing that could go on, if it is damaged."""
         try:
             return json.loads((self.folder / "job.json").read_text())
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise BadInput(f"{self.folder}: job.json is damaged; --overwrite begins anew") from error
+        except ValueError:
+            return {}
 
     def begin(self, job: Job) -> None:
         """Start anew."""
@@ -128,16 +128,14 @@ class Parts:
 
 
 def finished_job(output: Path) -> Job | None:
-    """The job whose result an output is; None if there is no such file."""
+    """The job whose result an output is; an empty one if it is something else, None if there is no such file."""
     if not output.exists():
         return None
     try:
         found = (pq.read_schema(output).metadata or {}).get(_KEY)
-    except (pa.ArrowException, OSError):
-        found = None
-    if found is None:
-        raise BadInput(f"{output}: exists, and is no result of dasp explain; --overwrite replaces it")
-    return json.loads(found)
+        return {} if found is None else json.loads(found)
+    except (pa.ArrowException, OSError, ValueError):
+        return {}
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,14 +127,27 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
     x = torch.from_numpy(seen.example)
     target: Any = task.target if isinstance(task.target, int) else torch.zeros(len(x), dtype=torch.long)
     try:
-        worker = Worker(task, model)
-        worker.attribute(x, None if task.target is None and seen.targets is None else target)
+        with _quiet():
+            worker = Worker(task, model)
+            worker.attribute(x, None if task.target is None and seen.targets is None else target)
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"{task.model} cannot be explained: {_line(error)}") from error
     say(f"method: {worker.explainer.method} ({_line(worker.explainer.reason)})")
     return worker
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch.export prints of a model that it cannot trace; the error says enough."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(level)
 
 
 def _line(text: object) -> str:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from dasp.explain.engines import Explained, locally, on_ray
-from dasp.explain.job import Options, check_same, describe
+from dasp.explain.job import Options, check_free, describe
 from dasp.explain.parts import Job, Parts, finished_job
 from dasp.explain.plan import Plan, Say, plan
 
@@ -21,19 +21,19 @@ __all__ = ["explain"]
 def explain(options: Options, say: Say = print) -> None:
     """Do the job, or what is left of it."""
     with Parts(options.output) as parts:
-        finished = None if options.overwrite else finished_job(options.output)
-        begun = None if options.overwrite else parts.job()
-        planned = plan(options, (finished or begun or {}).get("--threads"), say)
-        job = describe(options, planned.worker.model, planned.files, planned.reader.size, planned.task.threads)
-        if finished is not None:
-            check_same(finished, job, options.output)
+        begun, finished = parts.job(), finished_job(options.output)
+        planned = plan(options, (begun or finished or {}).get("--threads"), say)
+        job = describe(
+            options, planned.worker.model, planned.files, planned.survey.bad, planned.reader.size, planned.task.threads
+        )
+        if finished == job:
             parts.remove()
             say(f"{options.output}: done before, with the same model, data and options")
             return
-        if begun is None:
+        if begun != job:
+            if not options.overwrite:
+                check_free(begun, finished, job, options.output, parts.folder)
             parts.begin(job)
-        else:
-            check_same(begun, job, parts.folder)
         _work(options, planned, parts, job, say)
 
 
