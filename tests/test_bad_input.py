@@ -114,7 +114,7 @@ CASES: dict[str, tuple[str, str]] = {
     "unknown treatment": ("small:build rows.csv --on-bad-row guess", "--on-bad-row is 'guess'"),
     "unknown device": ("small:build rows.csv --device abacus", "--device abacus cannot be used"),
     "seed that is text": ("small:build rows.csv --seed today", "seed"),
-    "baseline of another width": ("small:build rows.csv --baseline narrow.npy", "have shape (3,), those of the data (4,)"),
+    "baseline of another width": ("small:build rows.csv --baseline narrow.npy", "shape (3,), those of the data (4,)"),
     "baseline without a column": (
         "small:build rows.csv --baseline narrow.csv", "--baseline: narrow.csv: no column 'd'"),
     "baseline of two rows": ("small:build rows.csv --baseline rows.csv", "has 10 rows, one is needed"),
