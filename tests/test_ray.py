@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import ray
+
 from explain_files import FACTORY, dasp, rows
 
 MORTAL = """
@@ -17,7 +19,7 @@ import signal
 
 
 class Mortal(nn.Sequential):
-    \"\"\"Ends its process once, if that is a worker's and the file is there: as if killed while it explains a chunk.\"\"\"
+    \"\"\"Ends its process once, if that is a worker's and the file is there: as if killed within a chunk.\"\"\"
 
     def forward(self, x):
         file = pathlib.Path("driver.pid")
@@ -46,7 +48,7 @@ def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("ray")
     (here / "ray_small.py").write_text(FACTORY + MORTAL)
     np.save(here / "rows.npy", rows(200, 12))
-    before = os.getcwd()
+    before = Path.cwd()
     os.chdir(here)
     sys.modules.pop("ray_small", None)
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"], os.environ["RAY_BACKEND_LOG_LEVEL"] = "0", "fatal"

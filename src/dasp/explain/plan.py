@@ -23,7 +23,7 @@ from dasp.rows import input_dtype
 
 __all__ = ["Plan", "Say", "plan"]
 
-_CHUNK_ROWS, _CHUNK_ENTRIES = 128, 2**20
+_CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
 _EXPLAINER = ("method", "tolerance", "max_evaluations", "error_bars", "batch_size", "device", "seed")
 
