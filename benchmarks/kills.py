@@ -26,6 +26,7 @@ from parkinsons import PLAYERS, network
 
 COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
 WORKER = b"ray::MapWorker"
+CHUNK = 64
 
 
 def prepared(folder: Path, rows: int) -> None:
@@ -84,25 +85,40 @@ def main() -> None:
         subprocess.run([*command, "-o", "whole.parquet"], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
         duration = time.perf_counter() - start
         print(f"{options.rows:,} rows in {duration:.1f} s: {digest(folder / 'whole.parquet')}", flush=True)
-        killed = 0
         begin = time.perf_counter()
-        while not (folder / "out.parquet").exists():
-            process = subprocess.Popen(  # noqa: S603
-                [*command, "-o", "out.parquet", "--engine", options.engine], cwd=folder, stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )  # fmt: skip
-            if options.engine == "ray":
-                killed += kill_workers(process, options.kills, chance)
-            elif killed < options.kills:
-                killed += kill(process, chance.uniform(0, duration))
-                print(f"kill {killed}: {parts(folder)} of {-(-options.rows // 64)} parts", flush=True)
-            if process.wait() not in (0, -signal.SIGKILL):
-                raise SystemExit(f"exit code {process.returncode}")
-        same = digest(folder / "out.parquet") == digest(folder / "whole.parquet")
-        left = (folder / "out.parquet.parts").exists()
-        print(f"{killed} kills in {time.perf_counter() - begin:.1f} s: {'same' if same else 'OTHER'} bytes")
-        if not same or left:
-            raise SystemExit(1)
+        killed = jobs = 0
+        while killed < options.kills:
+            killed += interrupted(command, folder, options, duration, chance, options.kills - killed)
+            jobs += 1
+            if digest(folder / "out.parquet") != digest(folder / "whole.parquet"):
+                raise SystemExit("OTHER bytes")
+            if (folder / "out.parquet.parts").exists():
+                raise SystemExit("parts are left")
+            (folder / "out.parquet").unlink()
+        seconds = time.perf_counter() - begin
+        what = "a worker" if options.engine == "ray" else "the job"
+        print(f"{killed} kills of {what} in {jobs} jobs, {seconds:.0f} s: the same bytes every time")
+
+
+def interrupted(
+    command: list[str], folder: Path, options: argparse.Namespace, duration: float, chance: random.Random, most: int
+) -> int:
+    """A job until it is done; how often it was killed."""
+    killed = 0
+    while not (folder / "out.parquet").exists():
+        process = subprocess.Popen(  # noqa: S603
+            [*command, "-o", "out.parquet", "--engine", options.engine], cwd=folder, stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        if options.engine == "ray":
+            killed += kill_workers(process, most, chance)
+        elif killed < most:
+            killed += kill(process, chance.uniform(0.2, 1) * duration)
+            done = f"{parts(folder)} of {-(-options.rows // CHUNK)} parts"
+            print("done" if (folder / "out.parquet").exists() else f"killed with {done}", flush=True)
+        if process.wait() not in (0, -signal.SIGKILL):
+            raise SystemExit(f"exit code {process.returncode}")
+    return killed
 
 
 def kill(process: subprocess.Popen[bytes], seconds: float) -> int:

@@ -216,6 +216,16 @@ def test_resumes_where_it_was(here, monkeypatch):
     assert "done before, with the same" in dasp(*arguments, "out.parquet").out
 
 
+def test_killed_while_parts_are_removed(here):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    assert dasp(*arguments).code == 0
+    (here / "out.parquet.parts").mkdir()
+    job = pq.read_schema("out.parquet").metadata[b"dasp"]
+    (here / "out.parquet.parts" / "job.json").write_bytes(job)
+    assert "done before, with the same" in dasp(*arguments).out
+    assert not (here / "out.parquet.parts").exists()
+
+
 CHANGES = {
     "--target": (["--target", "1"], "--target was not given, and is 1 now"),
     "--tolerance": (["--tolerance", "0.1"], "--tolerance was not given, and is 0.1 now"),

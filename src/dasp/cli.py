@@ -38,7 +38,9 @@ def _option(text: str, *names: str, panel: str | None = None) -> Any:
 
 @app.command()
 def explain(
-    model: Annotated[str, typer.Argument(help="A .pt2 file of torch.export, or a factory package.module:build.")],
+    model: Annotated[
+        str, typer.Argument(help="A .pt2 file (torch.export.save), a .keras file, or a factory package.module:build.")
+    ],
     data: Annotated[Path, typer.Argument(help="A .csv, .parquet, .npy or .npz file, or a folder of images.")],
     output: Annotated[Path, _option("Where the explained rows go, a .parquet file.", "--output", "-o")],
     weights: Annotated[Path | None, _option("A state dict for the factory: .safetensors, .pt.")] = None,
@@ -51,7 +53,7 @@ def explain(
     ] = "zero",
     background: Annotated[Path | None, _option("A file of rows that absent inputs are averaged over.")] = None,
     groups: Annotated[
-        Path | None, _option("Inputs that come and go together: .json {group: [columns]}, or .npy player numbers.")
+        Path | None, _option("Inputs that come and go together: .json, lists of columns by name; or .npy, numbers.")
     ] = None,
     columns: Annotated[
         str | None, _option("The inputs, in the model's order: a,b,c. All columns, if not given.")
@@ -94,7 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BadInput as error:
         _stop(f"dasp: {error}", 2)
     except _USAGE as error:
-        _stop(f"dasp: {error.format_message()}", 2)
+        message = " ".join(error.format_message().split())
+        _stop(f"dasp: {message}" if message else "", 2)  # none, if it has printed its help
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:  # Typer may have caught it
@@ -103,5 +106,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _stop(message: str, code: int) -> None:
-    print(message, file=sys.stderr)
+    if message:
+        print(message, file=sys.stderr)
     sys.exit(code)

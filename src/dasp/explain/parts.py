@@ -30,7 +30,7 @@ __all__ = ["Job", "Parts", "finished_job"]
 Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
 
 _KEY = b"dasp"
-_GROUP = 2**16  # rows of a row group of the output, about
+_GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 
 
 class Parts:
@@ -182,7 +182,7 @@ def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> int:
     for table in filter(len, tables):
         waiting.append(table)
         count += len(table)
-        if sum(waiting_table.nbytes for waiting_table in waiting) >= _GROUP * 100 or sum(map(len, waiting)) >= _GROUP:
+        if sum(map(len, waiting)) >= _GROUP_ROWS or sum(part.nbytes for part in waiting) >= _GROUP_BYTES:
             write()
     if waiting:
         write()

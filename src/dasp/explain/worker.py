@@ -93,7 +93,7 @@ class Worker:
             **self._players("", "values", result.values),
             **({} if result.std is None else self._players("sd:", "sd", result.std)),
             "gap": _column(result.gap),
-            "method": pa.array([result.method] * rows).dictionary_encode(),
+            "method": pa.array([result.method] * rows),
         }
         shape = "" if self.task.names else str(list(chunk.values.shape[1:] if self.task.mask is None else ()))
         return pa.table(columns, metadata={"shape": shape} if shape else None)
