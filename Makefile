@@ -33,6 +33,7 @@ benchmark: install
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/dna.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/selection.py
 
 clean:
 	rm -rf $(VENV) results

@@ -27,7 +27,7 @@ METHOD_NAMES = (
     "Exact", "DASP, full rank", "GradientDASP", "BayesianShapley", "BayesianShapley on DASP",
     "BayesianShapley on GradientDASP",
 )  # fmt: skip
-MOST = {"Exact": 14, "DASP, full rank": 64, "BayesianShapley on DASP": 64}  # players
+MOST = {"Exact": 14, "DASP, full rank": 30, "BayesianShapley on DASP": 30}  # players
 
 
 def trained(model: nn.Module, x: Tensor, y: Tensor, epochs: int = 40) -> nn.Module:

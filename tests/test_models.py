@@ -327,7 +327,7 @@ def keras_network(keras, *last):
     )  # fmt: skip
     model.compile(loss="mse", optimizer="adam")
     rows = RNG.random((16, 8, 8, 1)).astype("float32")
-    model.fit(rows, RNG.random((16, 2)), verbose=0)
+    model.fit(rows, RNG.random((16, *model.output_shape[1:])), verbose=0)
     return model, rows
 
 
@@ -341,6 +341,13 @@ def test_keras_models(keras, tmp_path):
         _, gap = GradientDASP(module).attribute(x, target=0, tolerance=0.05, return_convergence_delta=True)
         change = module(x)[:, 0] - module(torch.zeros_like(x))[:, 0]
         assert (gap / change).abs().max() <= 0.05
+
+
+def test_keras_logits(keras):
+    model, rows = keras_network(keras, keras.layers.Dense(3, activation="softmax"))
+    probabilities = outputs(load_model(model), rows)
+    model.layers[-1].activation = keras.activations.linear
+    np.testing.assert_allclose(softmax(outputs(load_model(model), rows), 1), probabilities, atol=1e-6)
 
 
 def test_keras_models_that_cannot_be_used(keras, tmp_path):

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["Rows", "input_dtype"]
+__all__ = ["Rows", "input_dtype", "takes_integers"]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A tensor with a row per sample, and the names of its columns, if they have any."""
+    """A row per sample: the numbers as they were given and as the model takes them, and the names of the columns."""
 
+    data: np.ndarray
     tensor: Tensor
     names: list[str] | None = None
 
@@ -28,12 +29,13 @@ class Rows:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         *,
+        integers: bool = False,
         names: Sequence[str] | None = None,
         what: str = "X",
     ) -> Rows:
-        """From a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do all
-        numbers of arrays and tables (a tensor of integers stays what it is). The columns of a table are put in the
-        order of `names`. `what` the rows are is said in errors.
+        """From a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
+        except in tensors and if the model takes `integers`. The columns of a table are put in the order of `names`.
+        `what` the rows are is said in errors.
 
         >>> Rows.of(np.array([[1, 2]]), torch.float32).tensor
         tensor([[1., 2.]])
@@ -41,48 +43,53 @@ class Rows:
         own = None
         if isinstance(given, Tensor):
             tensor = given.detach()
-            whole = not tensor.is_floating_point()
+            data, integers = tensor.cpu().numpy(), True
         else:
             if hasattr(given, "columns") and hasattr(given, "to_numpy"):
                 given, own = _columns(given, names, what)
-            tensor, whole = _from_array(given, what), False
-        if tensor.dim() < 2:
-            raise BadInput(f"{what} has shape {tuple(tensor.shape)}: rows are needed, of one or more features")
-        return Rows(tensor.to(device=device, dtype=None if whole else dtype), own)
+            data = _array(given, what)
+            tensor = torch.from_numpy(data)
+        if data.ndim < 2:
+            raise BadInput(f"{what} has shape {data.shape}: rows of features are needed, {what}[None] for a single one")
+        keep = integers and not tensor.is_floating_point()
+        return Rows(data, tensor.to(device=device, dtype=None if keep else dtype), own)
 
 
 def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.ndarray, list[str]]:
+    """The numbers of a table, and the names of its columns, in the order of `names`."""
     own = [str(name) for name in table.columns]
     if names is not None and own != list(names):
-        missing = [name for name in names if name not in own]
-        if missing or len(own) != len(names):
-            extra = [name for name in own if name not in names]
-            raise BadInput(
-                f"the columns of {what} are not those of the background: missing {missing}, not expected {extra}"
-            )
+        missing, unknown = [name for name in names if name not in own], [name for name in own if name not in names]
+        if missing or unknown or len(own) != len(names):
+            lacks = f" lacks {missing}" if missing else ""
+            has = f" has {unknown}, which nobody knows" if unknown else ""
+            raise BadInput(f"{what}{' and'.join(filter(None, (lacks, has))) or ' has columns twice'}; columns: {names}")
         table, own = table.iloc[:, [own.index(name) for name in names]], list(names)
     for name, kind in zip(own, table.dtypes, strict=True):
         if getattr(kind, "kind", "O") not in "fiub":
-            raise BadInput(f"column {name!r} of {what} has no numbers, but {kind}: encode it as the model expects")
-    return table.to_numpy(dtype=float if len(set(table.dtypes)) > 1 else None), own
+            raise BadInput(f"column {name!r} of {what} has no numbers, but {kind}: encode it as for the model")
+    if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
+        return table.to_numpy(), own
+    return table.to_numpy(dtype=float, na_value=np.nan), own
 
 
-def _from_array(given: Any, what: str) -> Tensor:
+def _array(given: Any, what: str) -> np.ndarray:
     try:
         array = np.array(given)
     except ValueError as error:
         raise BadInput(f"{what} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{what} must be numbers, not {array.dtype}")
-    return torch.from_numpy(array)
+    return array
 
 
-def input_dtype(model: Any) -> torch.dtype | None:
-    """What numbers become for a model: the dtype of its weights; None, to be left as they are, if it looks numbers up
-    in an embedding. A function gets torch's default."""
-    if not isinstance(model, nn.Module):
-        return torch.get_default_dtype()
-    if any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules()):
-        return None
-    weights = (*model.parameters(), *model.buffers())
+def input_dtype(model: Any) -> torch.dtype:
+    """The dtype of a model's weights; torch's default for a function."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+
+
+def takes_integers(model: Any) -> bool:
+    """Whether a model looks its inputs up in an embedding."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

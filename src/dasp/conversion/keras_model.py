@@ -14,10 +14,10 @@ __all__ = ["KerasModel"]
 
 class KerasModel(nn.Module):
     """A Keras model as it predicts. Its outputs are what the model gives: of a model that ends in a softmax they are
-    probabilities, through which moments cannot be propagated; end it before to explain logits.
+    probabilities, through which moments cannot be propagated. To explain logits, take its last activation off:
 
-    >>> KerasModel.__mro__[1].__name__  # made by Explainer(model)
-    'Module'
+        model.layers[-1].activation = keras.activations.linear
+        Explainer(model, background)
     """
 
     def __init__(self, model: Any) -> None:

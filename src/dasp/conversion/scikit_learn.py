@@ -66,7 +66,7 @@ class MultilayerPerceptron(nn.Sequential):
 
     >>> from sklearn.neural_network import MLPRegressor
     >>> features = np.random.default_rng(0).normal(size=(20, 3))
-    >>> fitted = MLPRegressor((4,), max_iter=5000, random_state=0, tol=1e-3).fit(features, features.sum(1))
+    >>> fitted = MLPRegressor(max_iter=5000, random_state=0, tol=1e-3).fit(features, features.sum(1))
     >>> module = MultilayerPerceptron(fitted)
     >>> bool(np.allclose(module(torch.tensor(features)).detach().numpy()[:, 0], fitted.predict(features)))
     True
