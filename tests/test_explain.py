@@ -144,7 +144,7 @@ def test_images(here):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 4), dtype=np.uint8)
     for i, image in enumerate(pixels):
         Image.fromarray(image).save(here / "images" / "cats" / f"{i}.png")
-    table = done("small:pictures", "images", "--chunk", "2", "--method", "gradient", "--error-bars")
+    table = done("small:pictures", "images", "--chunk", "2", "--method", "gradient")
     assert list(table.id) == [f"cats/{i}.png" for i in range(5)]
     assert np.stack(table["values"]).shape == (5, 16)
     x = torch.from_numpy(pixels[:, None].astype(np.float32) / 255)
