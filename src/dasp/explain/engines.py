@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import pickle
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,7 +144,8 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
         own = {"num_cpus": max(os.cpu_count() or 1, threads), "object_store_memory": _OBJECT_STORE,
                "include_dashboard": False}  # fmt: skip
         try:
-            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **({} if address else own))
+            with _mute():
+                ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **({} if address else own))
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BadInput(f"--ray-address {address}: {' '.join(str(error).split())[:200]}") from error
     try:
@@ -154,6 +156,20 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
     finally:
         if ours:
             ray.shutdown()
+
+
+@contextmanager
+def _mute() -> Iterator[None]:
+    """Without what Ray's own processes and C++ code write to stderr while it starts."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _on_gpu(task: Task) -> bool:
