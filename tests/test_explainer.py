@@ -15,8 +15,10 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from dasp import DASP, ExactShapley, Explainer, GradientDASP, UnsupportedOperation, UntraceableModel
+from dasp.attribution.arguments import games
 from dasp.errors import BadInput
 from dasp.methods import METHODS
+from dasp.selection import choose
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own, about matplotlib
@@ -83,6 +85,19 @@ def test_propagation_for_more(players, estimator, name, caplog):
     assert explainer.method == name
     assert [line.getMessage() for line in caplog.records if line.name == "dasp"] == [f"{name}: {explainer.reason}"]
     assert result.std is None
+
+
+@pytest.mark.parametrize(
+    ("players", "background", "name"),
+    [
+        (14, 1, "Exact"), (14, 8, "Exact"), (14, 9, "DASP, full rank"), (10, 100, "Exact"), (10, 1000, "GradientDASP"),
+        (15, 1, "DASP, full rank"), (20, 1, "DASP, full rank"), (20, 10, "GradientDASP"), (21, 1, "GradientDASP"),
+    ],
+)  # fmt: skip
+def test_what_a_choice_depends_on(players, background, name):
+    (game,) = games(torch.ones(1, players), torch.zeros(background, players), None, None, background=True)
+    assert choose(game, lambda _: None).method == name
+    assert choose(game, lambda _: "why").method == ("Exact" if name == "Exact" else "BayesianShapley")
 
 
 @pytest.mark.parametrize("wish", [dict(error_bars=True), dict(tolerance=0.2), dict(max_evaluations=300)])
@@ -169,6 +184,8 @@ def test_a_background_of_any_length_is_averaged_over():
         result = Explainer(model, background).attribute(x)
         torch.testing.assert_close(result.values, wanted)
         torch.testing.assert_close(result.base, model(background).mean().expand(3))
+    with pytest.raises(BadInput, match=r"background have the shape \(4,\), x \(5,\)"):
+        Explainer(model, background[:, :4]).attribute(x)
     with pytest.raises(BadInput, match="both given"):
         Explainer(model, background, baselines=0)
 
@@ -180,6 +197,8 @@ def test_baselines_are_those_of_captum():
         torch.testing.assert_close(
             Explainer(model, baselines=baselines).attribute(x).values, ExactShapley(model).attribute(x, given)
         )
+    with pytest.raises(ValueError, match=r"baselines has shape \(3, 4\); \(3, 5\) \(a row per input\)"):
+        Explainer(model, baselines=rows(3, 4)).attribute(x)
 
 
 def test_a_large_background_is_warned_of(caplog):
@@ -259,7 +278,9 @@ def test_integers_for_embeddings_stay_integers():
     x = np.array([[1, 2, 3], [4, 5, 6]])
     found = Explainer(model)(x)
     wanted = ExactShapley(model).attribute(torch.tensor(x))
-    assert Explainer(nn.Sequential(nn.Embedding(3, 3), nn.ReLU()).eval()).dtype == torch.float32
+    dynamic = ({0: torch.export.Dim.AUTO},)
+    program = torch.export.export(model, (torch.tensor(x),), dynamic_shapes=dynamic)
+    np.testing.assert_allclose(Explainer(program)(x).values, found.values, atol=1e-6)
     np.testing.assert_allclose(found.values, wanted, atol=1e-6)
 
 
@@ -286,6 +307,18 @@ def test_groups_are_columns():
         Explainer(model, feature_mask=torch.zeros(3, 5, dtype=int))(x)
     with pytest.raises(BadInput, match="4 feature_names, but 3 features"):
         Explainer(model, feature_mask=mask, feature_names=list("abcd"))(x)
+
+
+def test_groups_of_sequences():
+    model = nn.Sequential(nn.Flatten(), network(12)).eval()
+    x = torch.rand(2, 4, 3)
+    tokens = dict(feature_mask=torch.arange(4)[:, None], feature_names=["an", "old", "man", "."])
+    found = Explainer(model, **tokens)(x)
+    wanted = ExactShapley(model).attribute(x, feature_mask=tokens["feature_mask"])
+    np.testing.assert_allclose(found.values, wanted[:, :, 0], atol=1e-6)
+    assert found.feature_names == tokens["feature_names"]
+    with pytest.raises(BadInput, match="group their entries"):
+        Explainer(model, feature_names=["an", "old", "man", "."])(x)
 
 
 def image_network(channels=1, outputs=2):

@@ -166,8 +166,13 @@ class Explainer:
         """The rows explained, as tensors; needs no shap."""
         x = self._rows(x, "x").tensor
         target = self._output(self.target if target is _OWN else target)
+        mask = self._mask(x)
+        if not self.background:
+            games(x, self.off, mask, None, background=True)  # checks all rows
+        elif self.off.shape[1:] != x.shape[1:]:
+            raise BadInput(f"rows of the background have the shape {tuple(self.off.shape[1:])}, x {tuple(x.shape[1:])}")
         first = _cut(slice(0, 1), len(x), self.background, x, self.off, target)
-        (game,) = games(*first[:2], self._mask(x), None, background=True)
+        (game,) = Question.ask(self.model, *first, None, mask, background=True).games  # type: ignore[arg-type]
         entry, method = self._method(game)
         size = len(x)
         if entry.samples == "n_samples":  # of a method that draws from torch's own generator

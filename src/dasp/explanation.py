@@ -90,8 +90,10 @@ def _channels_last(data: np.ndarray) -> int | None:
 def _checked(names: Sequence[str] | None, number: int | None, what: str) -> list[str] | None:
     if names is None:
         return None
+    if number is None:
+        raise BadInput(f"{what}_names are for columns, which these rows have not: group their entries by feature_mask")
     if len(names) != number:
-        raise BadInput(f"there are {len(names)} {what}_names, but {number or 'no columns of'} {what}s")
+        raise BadInput(f"there are {len(names)} {what}_names, but {number} {what}s")
     return [str(name) for name in names]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from dasp.errors import BadInput
 
@@ -90,6 +90,9 @@ def input_dtype(model: Any) -> torch.dtype:
 
 
 def takes_integers(model: Any) -> bool:
-    """Whether a model looks its inputs up in an embedding."""
+    """Whether a model looks its inputs up in an embedding, or was exported with integers."""
+    if isinstance(model, fx.GraphModule):
+        example = next(node for node in model.graph.nodes if node.op == "placeholder").meta.get("val")
+        return isinstance(example, Tensor) and not example.is_floating_point()
     modules = model.modules() if isinstance(model, nn.Module) else ()
     return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

@@ -75,7 +75,16 @@ def choose(
 ) -> Choice:
     """The method for a game. `obstacle` says why moments cannot be propagated by a method, if so, and is asked only if
     that matters; `evaluate` asks for evaluations on top, which give error bars; exact values must not take more than
-    `max_evaluations`."""
+    `max_evaluations`.
+
+    >>> import torch
+    >>> from dasp.attribution.arguments import games
+    >>> (game,) = games(torch.ones(1, 16), None, None, None)
+    >>> choose(game, lambda method: None).method
+    'DASP, full rank'
+    >>> choose(game, lambda method: "it has branches").reason
+    'moments cannot be propagated through the model: it has branches'
+    """
     players, rows = game.count, len(game.baselines)
     over = f" over {rows} background rows" if rows > 1 else ""
     exact = METHODS["Exact"].cost(game)

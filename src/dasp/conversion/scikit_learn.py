@@ -98,6 +98,10 @@ class MultilayerPerceptron(nn.Sequential):
             self.output_names = [str(name) for name in classes]
         self.eval()
 
+    def forward(self, x: Tensor) -> Tensor:
+        """The prediction, or logits; of any numbers, as scikit-learn does."""
+        return super().forward(x.to(next(self.parameters()).dtype))
+
 
 def _kind(model: Any) -> str:
     """The class of scikit-learn that a model is of, or derived from."""

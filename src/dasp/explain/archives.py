@@ -27,14 +27,24 @@ _EXPRESSION = re.compile(r"(?:'[su]\d+'|[a-z]+=(?:True|False)\b|\b(?:[su]\d+|[A-
 
 
 def check_program(path: Path) -> None:
-    """Refuse a file that could run code when `torch.export.load` reads it."""
+    """Refuse a file that could run code when `torch.export.load` reads it.
+
+    >>> check_program(Path("absent.pt2"))
+    Traceback (most recent call last):
+        ...
+    dasp.errors.BadInput: absent.pt2 is no program saved by torch.export.save, or broken: No such file or directory
+    """
     try:
         with ZipFile(path) as archive:
             danger = next((found for name in archive.namelist() for found in _dangers(archive, name)), None)
     except (BadZipFile, OSError, ValueError) as error:
-        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {error}") from error
+        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {_reason(error)}") from error
     if danger is not None:
         raise BadInput(f"{path} has {danger}, which can run any code when it is read: trust it, or export it anew")
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or "" if isinstance(error, OSError) else str(error)
 
 
 def _dangers(archive: ZipFile, name: str) -> Iterator[str]:

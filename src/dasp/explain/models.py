@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from dasp.conversion import converted
 from dasp.errors import BadInput
 from dasp.explain.archives import check_program
+from dasp.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
 
@@ -95,9 +96,14 @@ def _program(path: Path, trust: bool) -> Any:
     if not trust:
         check_program(path)
     try:
-        return torch.export.load(path)
+        program = torch.export.load(path)
     except Exception as error:
         raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {_reason(error)}") from error
+    try:
+        check_dynamic_batch(program)
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+    return program
 
 
 def _torch_file(path: Path, trust: bool) -> Any:
