@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from dasp.cli import main
 
@@ -86,3 +88,15 @@ def rows(number: int = 10, inputs: int = 4) -> np.ndarray:
 
 def write_csv(file: Path, table: np.ndarray, names: str = "a,b,c,d") -> None:
     file.write_text("\n".join([names, *(",".join(map(str, row)) for row in table)]) + "\n")
+
+
+def write_good_files(folder: Path) -> None:
+    """A model and 50 rows, as CSV, TSV, Parquet, NPY and NPZ."""
+    (folder / "small.py").write_text(FACTORY)
+    sys.modules.pop("small", None)  # of another folder
+    x = rows(50)
+    write_csv(folder / "rows.csv", x)
+    (folder / "rows.tsv").write_text((folder / "rows.csv").read_text().replace(",", "\t"))
+    pd.DataFrame(x, columns=list("abcd")).to_parquet(folder / "rows.parquet", row_group_size=7)
+    np.save(folder / "rows.npy", x)
+    np.savez_compressed(folder / "rows.npz", x)
