@@ -1,0 +1,194 @@
+"""Rows of a CSV or Parquet file, read as a stream: memory does not grow with the file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from dasp.errors import BadInput
+
+__all__ = ["CSV", "TABLES", "Parquet", "open_table"]
+
+_BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file, rows of a Parquet file parsed at once
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A file with named columns, of which some are the model's inputs."""
+
+    file: Path
+    names: tuple[str, ...]  # the inputs, in the model's order
+    id: str | None
+    target: str | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a row."""
+        return (len(self.names),)
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read."""
+        return [self.file]
+
+    @property
+    def wanted(self) -> list[str]:
+        """The columns that are read, each once."""
+        return list(dict.fromkeys([*self.names, *filter(None, (self.id, self.target))]))
+
+    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[tuple[int, Any, Any, Any]]:
+        """Chunks of `size` rows: their number, values (n, features), ids and targets (None without such a column)."""
+        for number, table in enumerate(_rechunked(self._batches(), size)):
+            if number not in skip:
+                values = np.stack([self._numbers(table, name) for name in self.names], axis=1)
+                ids = table[self.id].combine_chunks() if self.id else None
+                yield number, values, ids, self._numbers(table, self.target) if self.target else None
+
+    def _numbers(self, table: pa.Table, name: str) -> Any:
+        """A column in float64, NaN where nothing is there."""
+        return pc.fill_null(table[name].cast(pa.float64(), safe=False), float("nan")).to_numpy()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class CSV(_Table):
+    """Comma, semicolon or tab separated, with a line of names."""
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        names, separator = _header(self.file)
+        numbers = {name: pa.float64() for name in (*self.names, *filter(None, [self.target]))}
+        convert = pv.ConvertOptions(
+            column_types={**numbers, **({self.id: pa.string()} if self.id else {})}, include_columns=self.wanted
+        )
+        read = pv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=names, skip_rows=1)
+        parse = pv.ParseOptions(delimiter=separator, newlines_in_values=True)
+        try:
+            yield from pv.open_csv(self.file, read, parse, convert)
+        except (pa.ArrowException, OSError) as error:
+            raise _told(self.file, error, names) from error
+
+
+class Parquet(_Table):
+    """Columns of numbers; nulls are missing values."""
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            with pq.ParquetFile(self.file) as stored:
+                yield from stored.iter_batches(_ROWS, columns=self.wanted, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise _told(self.file, error) from error
+
+
+TABLES: dict[str, type[_Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parquet": Parquet, ".pq": Parquet}
+
+
+def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None) -> Any:
+    """A table whose inputs are `columns`, by default all but those to drop, the id and the target."""
+    kind = TABLES[file.suffix.lower()]
+    types = _types(file) if kind is Parquet else dict.fromkeys(_header(file)[0])
+    for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
+        if name not in types:
+            raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}")
+    names = [name for name in columns or types if name not in drop and (columns or name not in (id_, target))]
+    if len(set(names)) < len(names):
+        raise BadInput(f"--columns names {_twice(names)!r} twice")
+    if target in names:
+        raise BadInput(f"column {target!r} is the target, it cannot be an input as well: leave it out of --columns")
+    for name in [*names, *filter(None, [target])]:
+        if types[name] is not None and not _numeric(types[name]):
+            raise BadInput(
+                f"{file}: column {name!r} is of type {types[name]}, not numbers; choose the inputs with --columns"
+            )
+    if not names:
+        raise BadInput(f"{file}: no column is left as an input")
+    return kind(file, tuple(names), id_, target)
+
+
+def _header(file: Path) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them."""
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            line = stream.readline()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file}: not a text file in UTF-8") from error
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror}") from error
+    separator = max(",;\t", key=line.count)
+    names = [name.strip() for name in next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])]
+    if not any(names):
+        raise BadInput(f"{file}: empty; a first line with the names of the columns is needed")
+    if "" in names:
+        raise BadInput(f"{file}: column {names.index('') + 1} has no name in the first line")
+    _distinct(file, names)
+    if all(map(_is_number, names)):
+        raise BadInput(f"{file}: the first line has numbers; the names of the columns are needed there")
+    return names, separator
+
+
+def _types(file: Path) -> dict[str, Any]:
+    try:
+        schema = pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise _told(file, error) from error
+    _distinct(file, schema.names)
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _numeric(kind: Any) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _distinct(file: Path, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise BadInput(f"{file}: two columns are called {_twice(names)!r}")
+
+
+def _twice(names: list[str]) -> str:
+    return next(name for i, name in enumerate(names) if name in names[:i])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _told(file: Path, error: Exception, names: list[str] | None = None) -> BadInput:
+    """What pyarrow says, on one line, with the name of the column instead of its number."""
+    text = " ".join(str(error).split())
+    for i in reversed(range(len(names or []))):
+        text = text.replace(f"In CSV column #{i}:", f"column {(names or [])[i]!r}:")
+    return BadInput(f"{file}: {text[:300]}")
+
+
+def _rechunked(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """The same rows in tables of `size` rows, the last one shorter."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        rest = batch
+        while count + rest.num_rows >= size:
+            yield pa.Table.from_batches([*waiting, rest.slice(0, size - count)])
+            rest, waiting, count = rest.slice(size - count), [], 0
+        if rest.num_rows:
+            waiting.append(rest)
+            count += rest.num_rows
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -1,0 +1,102 @@
+"""A small model and data files for the tests of `dasp explain`, and the command as a function."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dasp.cli import main
+
+FACTORY = """
+import torch
+from torch import nn
+
+
+def build(inputs=4, outputs=3):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+def single():
+    return build(outputs=1)
+
+
+def wide():
+    return build(inputs=12)
+
+
+def pictures():
+    return nn.Sequential(nn.Flatten(), build(inputs=16))
+
+
+def fails():
+    raise RuntimeError("no weights today")
+
+
+def number():
+    return 3
+
+
+def unseeded():
+    return nn.Sequential(nn.Linear(4, 3))
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x, x
+
+
+class Cube(nn.Module):
+    def forward(self, x):
+        return x[:, :, None] * x[:, None]
+
+
+class Total(nn.Module):
+    def forward(self, x):
+        return x.sum()
+"""
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def dasp(*arguments: object) -> Result:
+    """`dasp …` in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    code: object = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = stop.code
+    assert isinstance(code, int)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def rows(number: int = 10, inputs: int = 4) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(number, inputs)).round(4).astype(np.float32)
+
+
+def write_csv(file: Path, table: np.ndarray, names: str = "a,b,c,d") -> None:
+    file.write_text("\n".join([names, *(",".join(map(str, row)) for row in table)]) + "\n")
+
+
+def write_good_files(folder: Path) -> None:
+    """A model and 50 rows, as CSV, TSV, Parquet, NPY and NPZ."""
+    (folder / "small.py").write_text(FACTORY)
+    sys.modules.pop("small", None)  # of another folder
+    x = rows(50)
+    write_csv(folder / "rows.csv", x)
+    (folder / "rows.tsv").write_text((folder / "rows.csv").read_text().replace(",", "\t"))
+    pd.DataFrame(x, columns=list("abcd")).to_parquet(folder / "rows.parquet", row_group_size=7)
+    np.save(folder / "rows.npy", x)
+    np.savez_compressed(folder / "rows.npz", x)

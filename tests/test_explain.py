@@ -1,0 +1,179 @@
+"""`dasp explain`: what is in the output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+from dasp import ExactShapley
+from explain_files import dasp, rows, write_csv, write_good_files
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_good_files(tmp_path)
+    return tmp_path
+
+
+def build(inputs=4, outputs=3):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Linear(8, outputs)).eval()
+
+
+def done(*arguments):
+    """The command, which must succeed; its output as a table."""
+    result = dasp("explain", *arguments, "-o", "out.parquet", "--overwrite")
+    assert result.code == 0, result.err
+    assert not result.err
+    return pd.read_parquet("out.parquet")
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "npy", "npz"])
+def test_values_are_those_of_the_method(here, kind):
+    table = done("small:build", f"rows.{kind}", "--target", "1", "--chunk", "8")
+    x = torch.from_numpy(rows(50))
+    exact = ExactShapley(build()).attribute(x, target=1)
+    names = ["x0", "x1", "x2", "x3"] if kind in ("npy", "npz") else list("abcd")
+    assert list(table) == ["id", "target", "prediction", "base_value", *names, "gap", "method"]
+    assert np.allclose(table[names], exact, atol=1e-5)
+    assert np.allclose(table.prediction, build()(x).detach()[:, 1], atol=1e-5)
+    assert np.allclose(table.prediction - table.base_value, table[names].sum(axis=1), atol=1e-5)
+    assert list(table.id) == list(range(50))
+    assert set(table.method) == {"Exact"}
+    assert not (here / "out.parquet.parts").exists()
+
+
+def test_targets(here):
+    x = rows(50)
+    labels = np.arange(50) % 3
+    pd.DataFrame(x, columns=list("abcd")).assign(label=labels, name=[f"p{i}" for i in labels]).to_csv(
+        "l.csv", index=False
+    )
+    outputs = build()(torch.from_numpy(x)).detach().numpy()
+    table = done("small:build", "l.csv", "--target", "label", "--id", "name")
+    assert list(table.target) == list(labels)
+    assert list(table.id[:2]) == ["p0", "p1"]
+    assert np.allclose(table.prediction, outputs[np.arange(50), labels], atol=1e-5)
+    for arguments in ([], ["--target", "predicted"]):
+        table = done("small:build", "l.csv", "--drop", "label,name", *arguments)
+        assert list(table.target) == list(outputs.argmax(1))
+    table = done("small:single", "rows.csv")
+    assert set(table.target) == {0}
+
+
+def test_ids_that_are_numbers_stay_numbers(here):
+    write_csv(here / "ids.csv", np.hstack([rows(5), [[7], [8], [9], [10], [11]]]).astype(object), "a,b,c,d,n")
+    (here / "ids.csv").write_text((here / "ids.csv").read_text().replace(".0\n", "\n"))
+    assert list(done("small:build", "ids.csv", "--id", "n").id) == [7, 8, 9, 10, 11]
+    (here / "ids.csv").write_text((here / "ids.csv").read_text().replace(",7\n", ",007\n"))
+    assert list(done("small:build", "ids.csv", "--id", "n").id) == ["007", "8", "9", "10", "11"]
+
+
+def test_rows_with_missing_entries_are_left_out_and_listed(here):
+    x = rows(50)
+    x[[3, 17, 18]] = np.nan
+    x[40, 2] = np.inf
+    write_csv(here / "rows.csv", x)
+    result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet", "--on-bad-row", "skip", "--chunk", "1")
+    assert result.code == 0
+    assert "4 left out, with missing or infinite entries: row 3, 17, 18, 40 " in result.out
+    table = pd.read_parquet("out.parquet")
+    assert list(table.id) == [i for i in range(50) if i not in (3, 17, 18, 40)]
+    skipped = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["skipped rows"]
+    assert skipped == [3, 17, 18, 40]
+
+
+def test_baselines(here):
+    x = torch.from_numpy(rows(50))
+    np.save("one.npy", x[:1].numpy())
+    pd.DataFrame(x[:9].numpy()[:, ::-1], columns=list("dcba")).to_csv("some.csv", index=False)  # in another order
+    model = build()
+    expected = {
+        ("--baseline", "mean"): model(x.mean(0, keepdim=True)),
+        ("--baseline", "0.5"): model(torch.full((1, 4), 0.5)),
+        ("--baseline", "one.npy"): model(x[:1]),
+        ("--background", "some.csv"): model(x[:9]).mean(0, keepdim=True),
+        ("--background", "some.csv", "--baseline", "mean"): model(x[:9].mean(0, keepdim=True)),
+    }
+    for arguments, base in expected.items():
+        table = done("small:build", "rows.csv", "--target", "2", *arguments)
+        assert np.allclose(table.base_value, base[0, 2].item(), atol=1e-5), arguments
+        assert np.allclose(table.gap, 0, atol=1e-5)
+
+
+def test_groups(here):
+    (here / "groups.json").write_text('{"one": ["d", "a"], "two": ["b"], "three": ["c"]}')
+    np.save("groups.npy", np.array([0, 1, 2, 0]))
+    exact = ExactShapley(build()).attribute(
+        torch.from_numpy(rows(50)), target=0, feature_mask=torch.tensor([0, 1, 2, 0])
+    )
+    named = done("small:build", "rows.csv", "--target", "0", "--groups", "groups.json")
+    numbered = done("small:build", "rows.csv", "--target", "0", "--groups", "groups.npy")
+    assert np.allclose(named[["one", "two", "three"]], exact[:, :3], atol=1e-5)
+    assert np.allclose(numbered[["group0", "group1", "group2"]], exact[:, :3], atol=1e-5)
+    assert np.allclose(named[["one", "two", "three"]].sum(axis=1), named.prediction - named.base_value, atol=1e-5)
+
+
+def test_images(here):
+    (here / "images" / "cats").mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 4), dtype=np.uint8)
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(here / "images" / "cats" / f"{i}.png")
+    table = done("small:pictures", "images", "--chunk", "2", "--method", "gradient")
+    assert list(table.id) == [f"cats/{i}.png" for i in range(5)]
+    assert np.stack(table["values"]).shape == (5, 16)
+    x = torch.from_numpy(pixels[:, None].astype(np.float32) / 255)
+    assert np.allclose(table.prediction, nn.Sequential(nn.Flatten(), build(16))(x).max(1).values.detach(), atol=1e-5)
+    assert json.loads(pq.read_schema("out.parquet").metadata[b"shape"]) == [1, 4, 4]
+    np.save("blocks.npy", np.arange(4).reshape(2, 2).repeat(2, 0).repeat(2, 1))
+    assert np.stack(done("small:pictures", "images", "--groups", "blocks.npy")["values"]).shape == (5, 4)
+
+
+def test_standard_deviations(here):
+    np.save("wide.npy", rows(3, 12))
+    table = done("small:wide", "wide.npy", "--max-evaluations", "100", "--method", "bayesian", "--target", "0")
+    assert (table[[f"sd:x{i}" for i in range(12)]] >= 0).all(axis=None)
+
+
+def test_weights_and_programs(here):
+    model = build(outputs=2)
+    x = torch.from_numpy(rows(50))
+    torch.export.save(
+        torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},)), here / "model.pt2"
+    )
+    (here / "two.py").write_text(
+        "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))\n"
+    )
+    save_file(model.state_dict(), here / "two.safetensors")
+    program = done("model.pt2", "rows.csv", "--target", "1")
+    factory = done("two:build", "rows.csv", "--target", "1", "--weights", "two.safetensors")
+    assert np.allclose(program[list("abcd")], factory[list("abcd")], atol=1e-6)
+
+
+def test_log(here):
+    result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet")
+    lines = result.out.splitlines()
+    assert lines[:3] == [
+        "rows.csv: 50 rows of 4 inputs",
+        "target: the largest of 3 outputs, of each row (predicted)",
+        "method: Exact (4 players have only 16 coalitions)",
+    ]
+    assert lines[3].startswith("out.parquet: 50 rows; 50 in ")
+    assert lines[4:] == []
+
+
+def test_import_is_light():
+    code = "import sys, dasp; print([m for m in ('typer', 'pyarrow', 'ray', 'rich', 'pandas') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout == "[]\n"
