@@ -51,10 +51,9 @@ def explain(folder: Path, rows: Tensor, method: str, threads: int) -> tuple[np.n
     pd.DataFrame(rows.numpy(), columns=names).to_csv(data, index=False)
     options = ["--output", output, "--method", method, "--threads", threads, "--overwrite"]
     start = time.perf_counter()
-    result = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", COMMAND, "explain", "model.pt2", *map(str, [data, *options])], cwd=folder, check=True, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-    )  # fmt: skip
+    command = [sys.executable, "-c", COMMAND, "explain", "model.pt2", *map(str, [data, *options])]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    result = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
     seconds = time.perf_counter() - start
     found = re.search(r"([\d,.]+) rows/s", result.stdout)
     assert found
