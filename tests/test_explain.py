@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -177,3 +179,29 @@ def test_import_is_light():
     code = "import sys, dasp; print([m for m in ('typer', 'pyarrow', 'ray', 'rich', 'pandas') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout == "[]\n"
+
+
+def test_the_commands_of_the_readme_run(here):
+    """With files of those names."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    commands = [line.split() for line in re.findall(r"^dasp (explain .*)$", readme, flags=re.MULTILINE)]
+    assert len(commands) == 3
+    model = build()
+    (here / "mypackage").mkdir()
+    (here / "mypackage" / "__init__.py").touch()
+    (here / "mypackage" / "models.py").write_text((here / "small.py").read_text())
+    save_file(model.state_dict(), here / "model.safetensors")
+    batch = ({0: torch.export.Dim.AUTO},)
+    torch.export.save(torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=batch), here / "model.pt2")
+    labelled = pd.DataFrame(rows(50), columns=list("abcd")).assign(label=1, patient=[f"p{i}" for i in range(50)])
+    labelled.to_parquet(here / "rows.parquet")
+    classifier = nn.Sequential(nn.Flatten(), build(inputs=16)).eval()
+    program = torch.export.export(classifier, (torch.zeros(2, 1, 4, 4),), dynamic_shapes=batch)
+    torch.export.save(program, here / "classifier.pt2")
+    (here / "images").mkdir()
+    for i in range(3):
+        Image.fromarray((np.arange(16).reshape(4, 4) * 10 + i).astype(np.uint8)).save(here / "images" / f"{i}.png")
+    for arguments in commands:
+        result = dasp(*arguments, "--overwrite")
+        assert (result.code, result.err) == (0, ""), arguments
+        assert len(pd.read_parquet("explained.parquet")) in (3, 50)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import dasp
+from dasp.cli import app
 from dasp.rules import RULES
 
 ROOT = Path(__file__).parent.parent
@@ -35,3 +36,8 @@ def test_every_command_of_the_readme_exists():
     assert {"demo", "test"} <= set(commands)
     makefile = (ROOT / "Makefile").read_text()
     assert all(re.search(rf"^{command}:", makefile, flags=re.MULTILINE) for command in commands)
+
+
+def test_every_dasp_command_of_the_readme_exists():
+    commands = set(re.findall(r"^dasp (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+    assert commands == {command.callback.__name__ for command in app.registered_commands}
