@@ -18,19 +18,22 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from dasp.cli import main
 from dasp.errors import BadInput
-from dasp.evaluation import Result, Trial
+from dasp.evaluation import Problem, Result, Trial, compare
 from dasp.experiments import benchmark as benchmarking
 from dasp.experiments import files, reproduce
-from dasp.experiments.claims import OURS, others_on_front, standings
+from dasp.experiments.claims import BACKPROPAGATION, OURS, SAMPLING, claims, others_on_front, standings
+from dasp.experiments.comparison import Outcome, Setting, measured
 from dasp.experiments.dna import generate
-from dasp.experiments.experiment import Size
+from dasp.experiments.experiment import Data, Size
 from dasp.experiments.files import DataFile, find
 from dasp.experiments.mnist import FILES, MNIST
 from dasp.experiments.parkinsons import FILE, Parkinsons
 from dasp.experiments.store import Store
+from dasp.methods import METHODS
 
 HERE = os.environ.get("DASP_DATA", "")
 NOWHERE = "http://127.0.0.1:9/"  # nothing listens there
@@ -84,6 +87,33 @@ def test_a_wrong_download_is_refused_and_not_kept(alone, server):
     with pytest.raises(BadInput, match=r"rows.csv.gz: corrupt or another version \(14 bytes"):
         find(data_file(b"1,2,3", f"{address}rows.csv.gz"))
     assert not list(files.cache().rglob("*.gz"))
+
+
+def test_a_download_that_breaks_off_is_named(alone):
+    class Broken(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"1,2,3")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Broken) as running:
+        threading.Thread(target=running.handle_request, daemon=True).start()
+        with pytest.raises(BadInput, match=r"rows.csv: the download broke off"):
+            find(data_file(b"1,2,3", f"http://127.0.0.1:{running.server_address[1]}/rows.csv", "rows.csv"))
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(alone, server, monkeypatch, caplog):
+    folder, address = server
+    (folder / "rows.csv").write_bytes(b"1,2,3")
+    (alone / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(alone / "file"))
+    with caplog.at_level(logging.WARNING):
+        assert find(data_file(b"1,2,3", f"{address}rows.csv", "rows.csv")) == b"1,2,3"
+    assert "cannot be written" in caplog.text
 
 
 def test_nothing_anywhere(alone, caplog):
@@ -222,7 +252,9 @@ def test_reproduction_from_data_to_page(small):
     printed = out.file.getvalue()
     assert "about 2 minutes" in printed
     assert "stand in for" in printed
-    assert str(page) in printed.replace("\n", "")
+    assert str(page) in printed
+    assert "left out: " in printed
+    assert "BayesianShapley on DASP (more than 300 evaluations)" in html
 
 
 def test_an_interrupted_reproduction_goes_on(small, monkeypatch):
@@ -252,8 +284,8 @@ def test_an_interrupted_reproduction_goes_on(small, monkeypatch):
 
 def test_benchmark_against_peers(small):
     out = console()
-    file = benchmarking.benchmark("parkinsons", small, out, threads=torch.get_num_threads())
-    found = json.loads(file.read_text())["experiments"]["parkinsons"]
+    (file,) = benchmarking.benchmark("parkinsons", small, out, threads=torch.get_num_threads())
+    found = json.loads(file.read_text())
     methods = {result["method"] for result in found["results"]}
     assert methods >= {*OURS} - {"BayesianShapley on DASP"}
     assert {"shap DeepExplainer", "shapiq KernelSHAP", "captum Shapley sampling"} <= methods
@@ -262,19 +294,88 @@ def test_benchmark_against_peers(small):
     assert "quicker and nearer" in out.file.getvalue()
 
 
-def result(method, evaluations, seconds, rmse):
-    return Result(method, None, evaluations, evaluations, seconds, rmse, 0.0, 1.0, 0.0)
+def result(method, evaluations, seconds, rmse, spearman=1.0):
+    return Result(method, 4, evaluations, evaluations // 2, seconds, rmse, 0.0, spearman, 0.0)
+
+
+def outcome(experiment, results, **quality):
+    """Of made-up results."""
+    rows = torch.zeros(2, 18)
+    data = Data((rows, rows), (rows, rows), [""] * 18, "made up")
+    return Outcome(experiment, data, Size(2, 0, (100,)), Problem(None, {}, rows, 0.0), quality, results, [])
+
+
+BIASED = [result(name, 3, 0.1, 2.0) for name in (*BACKPROPAGATION, "Occlusion")]
+
+
+def verdicts(experiment, results, **quality):
+    return {claim.paper: claim.holds for claim in claims(outcome(experiment, results, **quality))}
+
+
+@pytest.mark.parametrize(
+    ("samplers", "holds"),
+    [
+        ([("Permutations", 3000, 0.4), ("Shapley sampling", 5000, 0.6), ("KernelSHAP", 5000, 0.9)], True),
+        ([("Permutations", 1500, 0.4), ("Shapley sampling", 5000, 0.6), ("KernelSHAP", 5000, 0.9)], False),
+        ([("Permutations", 3000, 0.4), ("Shapley sampling", 1500, 0.6), ("KernelSHAP", 5000, 0.9)], None),
+    ],
+)
+def test_that_sampling_needs_more_is_claimed_only_where_it_was_measured(samplers, holds):
+    results = [*BIASED, result("DASP", 1000, 1.0, 0.5, 0.98), *(result(n, e, 1.0, r) for n, e, r in samplers)]
+    found = verdicts(Parkinsons(), results, **{"test MAE": 4.4, "test MSE": 33.0})
+    assert next(held for said, held in found.items() if said.startswith("sampling needs")) is holds
+    assert found["“4.0 test error (MSE)”"] is False
+    assert found["the authors' notebook: MAE 4.43, MSE 35.06"] is True
+    assert found["DASP is nearer to the Shapley values than every backpropagation method and Occlusion"] is True
+
+
+def test_every_number_of_a_claim_counts():
+    results = [*BIASED, result("DASP", 1000, 1.0, 0.5, 0.5), *(result(name, 3000, 1.0, 0.4) for name in SAMPLING)]
+    found = verdicts(Parkinsons(), results, **{"test MAE": 4.4, "test MSE": 33.0})
+    assert next(held for said, held in found.items() if "Spearman 0.97" in said) is False
+
+
+def test_kernelshap_and_sampling_are_compared_where_both_were():
+    both = [result("Shapley sampling", 900, 1.0, 0.5), result("Shapley sampling", 30_000, 1.0, 0.1)]
+    for error, holds in ((0.6, True), (0.4, False)):
+        results = [*BIASED, result("DASP", 1000, 1.0, 0.5), *both, result("KernelSHAP", 1000, 1.0, error)]
+        found = verdicts(MNIST(), results, **{"test accuracy": 0.99})
+        assert found["KernelSHAP is worse than plain sampling"] is holds
+
+
+def test_what_takes_too_long_is_left_out_and_named(monkeypatch):
+    rows = torch.randn(2, 18)
+    data = Data((rows, rows), (rows, rows), [""] * 18, "random")
+    problem = Problem.of(Parkinsons().network(data).eval(), rows)
+    setting = Setting(Parkinsons(), data, Size(2, 0, (100, 1000), patience=5), problem, {})
+    slow = {"Permutations": METHODS["Permutations"], "shapiq kADD": replace(METHODS["Permutations"], players=10)}
+    measure = lambda trial: result(trial.name, trial.cost, 1.0, 0.5)  # 2 s for 100 evaluations, 20 s for 1,000
+    found = measured(setting, slow, lambda *_: None, measure)
+    assert [r.evaluations for r in found.results] == [70]
+    assert found.left_out == [
+        "shapiq kADD (at most 10 players)", "Permutations with 988 evaluations (more than 5 s)",
+    ]  # fmt: skip
+
+
+def test_the_truth_and_the_methods_draw_different_permutations():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 1)).eval()
+    problem = Problem.of(model, torch.randn(2, 24), permutations=20)
+    (same,) = compare(problem, {"Permutations": METHODS["Permutations"]}, [2 + 20 * 46])
+    assert same.number == 20
+    assert same.rmse > 0.5 * problem.standard_error
 
 
 def test_points_where_a_peer_is_ahead_are_found():
     ours = [result("DASP", 100, 1.0, 0.5), result("GradientDASP", 500, 2.0, 0.3)]
     peers = [result("peer", 50, 0.1, 0.9), result("fast", 400, 0.9, 0.4), result("slow", 400, 9.0, 0.6)]
+    peers.append(replace(result("few", 90, 8.0, 0.2), seconds_alone=0.1))
+    ours = [replace(r, seconds_alone=0.5) for r in ours]
     table = standings(ours + peers, [100, 500, 5])
-    assert [(s.budget, s.best.method, [r.method for r in s.beaten_by]) for s in table] == [
-        (100, "DASP", ["fast"]),
-        (500, "GradientDASP", []),
-    ]
-    assert {r.method for r in others_on_front(ours + peers)} == {"peer", "fast"}
+    found = [(s.budget, s.best.method, *([r.method for r in some] for some in (s.quicker, s.fewer))) for s in table]
+    assert found == [(100, "DASP", ["fast"], ["few"]), (500, "GradientDASP", [], ["few"])]
+    assert [r.method for r in table[0].quicker_alone] == ["few"]
+    assert {r.method for r in others_on_front(ours + peers)} == {"peer", "fast", "few"}
 
 
 @pytest.mark.parametrize("command", ["reproduce", "benchmark"])

@@ -22,7 +22,9 @@ from dasp.methods import METHODS
 PLAYERS = 8
 GRADIENTS = ("shap DeepExplainer", "shap GradientExplainer", "captum DeepLift", "captum Integrated Gradients")
 SAMPLERS = tuple(name for name in PEERS if name not in GRADIENTS)
-REGRESSIONS = ("shap KernelExplainer", "shapiq KernelSHAP", "shapiq LeverageSHAP", "shapiq kADD", "shapiq SVARM")
+EXACT_IN_THE_END = (
+    "shap KernelExplainer", "shapiq KernelSHAP", "shapiq LeverageSHAP", "shapiq kADD", "shapiq SVARM",
+)  # fmt: skip
 LIBRARIES = tuple(name for name in SAMPLERS if "captum" not in name)
 
 
@@ -67,7 +69,7 @@ def test_samplers_converge(problem, name):
     assert many < few / 3
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
+@pytest.mark.parametrize("name", EXACT_IN_THE_END)
 def test_all_coalitions_give_the_exact_values(problem, name):
     model, arguments = problem
     assert error(name, model, arguments, 2**PLAYERS) < 1e-4  # float32; shapiq holds v(∅) and v(N) by large weights
@@ -184,7 +186,7 @@ def test_groups_targets_and_rows(problem, name):
             given = {"inputs": arguments["inputs"][i : i + 1], "baselines": arguments["baselines"], "target": target}
             alone = method.attribute(**given, feature_mask=groups)
             torch.testing.assert_close(alone, together[i : i + 1], rtol=1e-4, atol=1e-5)
-    if name in REGRESSIONS:
+    if name in EXACT_IN_THE_END:
         assert error(name, model, {**arguments, "feature_mask": groups}, 2**6) < 1e-4
 
 
@@ -213,7 +215,7 @@ def test_players_at_the_baseline_are_skipped(problem):
         torch.testing.assert_close(values, ExactShapley(model).attribute(**given), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
+@pytest.mark.parametrize("name", EXACT_IN_THE_END)
 def test_backgrounds_and_baselines_of_rows(problem, name):
     model, arguments = problem
     torch.manual_seed(0)

@@ -17,10 +17,11 @@ from matplotlib.patches import Polygon
 from matplotlib.text import Annotation
 
 import dasp
-from dasp.evaluation import Result
+from dasp.evaluation import Result, front
 from dasp.experiments.gaussianity import Moments, Sampled
+from dasp.experiments.peers import PEERS
 from dasp.methods import METHODS
-from dasp.plots.comparison import comparison, front, pareto
+from dasp.plots.comparison import comparison, pareto
 from dasp.plots.force import force
 from dasp.plots.gaussianity import gaussianity
 from dasp.plots.logo import COLOURS, logos
@@ -28,11 +29,6 @@ from dasp.plots.maps import maps
 from dasp.plots.style import FAMILIES, STYLES, style_of
 
 SOURCE = Path(dasp.__file__).parent
-PEERS = [
-    "shap DeepExplainer", "shap GradientExplainer", "shap KernelExplainer", "shap PermutationExplainer",
-    "captum DeepLift", "captum Integrated Gradients", "captum Shapley sampling", "captum KernelShap",
-    "shapiq KernelSHAP", "shapiq LeverageSHAP", "shapiq kADD", "shapiq permutation", "shapiq SVARM",
-]  # fmt: skip
 SAME = {
     "captum DeepLift": "DeepLIFT Rescale", "captum Integrated Gradients": "Integrated Gradients",
     "captum Shapley sampling": "Shapley sampling", "captum KernelShap": "KernelSHAP",

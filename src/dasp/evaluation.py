@@ -10,7 +10,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -25,10 +26,11 @@ from dasp.attribution.question import Question
 from dasp.methods import METHODS, Method
 from dasp.metrics import rmse, spearman
 
-__all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "table", "trials"]
+__all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
 
 _MOST_ENUMERATED = 20  # players
 _REPEATS, _ENOUGH = 5, 1.0  # times, or seconds
+TRUTH_SEED = 20_190_610  # other permutations than those of the methods that are compared with it
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Problem:
             errors = torch.zeros_like(values)
         else:
             values, errors = PermutationShapley(model).attribute(
-                **arguments, n_permutations=permutations, return_std=True, show_progress=show_progress
+                **arguments, n_permutations=permutations, seed=TRUTH_SEED, return_std=True, show_progress=show_progress
             )
         truth, error = (_by_player(x, question, inputs) for x in (values, errors))
         return Problem(model, arguments, truth, float(error.square().mean().sqrt()))
@@ -103,15 +105,21 @@ class Result:
     spearman_std: float
     attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
 
+    seconds_alone: float = math.nan  # of a row that is explained by itself
+
     @property
-    def milliseconds(self) -> str:
-        """The time of a row, for people."""
+    def time_text(self) -> str:
+        """The time per row of a batch, for people."""
         number = self.seconds * 1e3
-        return f"{number:,.0f} ms" if number >= 100 else f"{number:.2g} ms"
+        return f"{number:,.0f} ms" if number >= 99.5 else f"{number:.2g} ms"
 
     def __str__(self) -> str:
-        """The method with its error and time."""
-        return f"{self.method} ({self.rmse:.3g}, {self.milliseconds})"
+        """The method with its error, evaluations and time."""
+        return f"{self.method} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
+
+    def numbers(self) -> dict[str, Any]:
+        """All but the attributions."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "attributions"}
 
 
 @dataclass(frozen=True)
@@ -135,13 +143,10 @@ class Trial:
         arguments, game = self.problem.arguments, self.question.games[0]
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
-            attribution.attribute(**_first_row(arguments))  # what is done once: tracing, buffers
-            seconds: list[float] = []
-            while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
-                torch.manual_seed(0)
-                start = time.perf_counter()
-                attributions = attribution.attribute(**arguments)
-                seconds.append(time.perf_counter() - start)
+            first = _first_row(arguments)
+            attribution.attribute(**first)  # what is done once: tracing, buffers
+            _, alone = _timed(partial(attribution.attribute, **first))
+            attributions, seconds = _timed(partial(attribution.attribute, **arguments))
         values = _by_player(attributions, self.question, arguments["inputs"])
         errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
         ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
@@ -149,7 +154,7 @@ class Trial:
         error, error_std, rank, rank_std = map(float, quality)
         return Result(
             self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
-            median(seconds) / len(values), error, error_std, rank, rank_std, values,
+            seconds / len(values), error, error_std, rank, rank_std, values, alone,
         )  # fmt: skip
 
 
@@ -192,6 +197,17 @@ def compare(
     return results
 
 
+def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, and the median time of some calls; random numbers start anew."""
+    seconds: list[float] = []
+    while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
+        torch.manual_seed(0)
+        start = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - start)
+    return result, median(seconds)
+
+
 def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
     """The same for the first row alone."""
     rows = len(arguments["inputs"])
@@ -204,6 +220,21 @@ def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
     per_row = isinstance(mask, Tensor) and mask.dim() == arguments["inputs"].dim()
     shortened = {name: first(x) for name, x in arguments.items() if name != "feature_mask"}
     return {**shortened, "feature_mask": first(mask) if per_row else mask}
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The points that no other is at least as good as in both coordinates and better in one (less is better), by
+    increasing first coordinate; of equal ones, all.
+
+    >>> front([(1, 5), (2, 3), (3, 4), (4, 1)])
+    [0, 1, 3]
+    """
+    order = sorted(range(len(points)), key=lambda i: points[i])
+    best: list[int] = []
+    for i in order:
+        if not best or points[i][1] < points[best[-1]][1] or points[i] == points[best[-1]]:
+            best.append(i)
+    return best
 
 
 def evaluations_to_match(results: Sequence[Result], method: str, error: float) -> float | None:

@@ -46,11 +46,11 @@ from dasp.attribution.question import Question
 from dasp.attribution.revealcancel import DeepLiftRevealCancel
 from dasp.coalitions import column_count
 
-__all__ = ["METHODS", "EpsilonLRP", "Method", "PlayerAttribution"]
+__all__ = ["GRADIENT", "METHODS", "EpsilonLRP", "Method", "PlayerAttribution"]
 
 _PRIOR_NODES = 8
 _MOST_NODES, _MOST_STEPS = 64, 300  # where the integrals have converged
-_GRADIENT = 3  # evaluations: forward once, and backward
+GRADIENT = 3  # evaluations: forward once, and backward
 _AT_ONCE = {"perturbations_per_eval": 64}  # as quick as any; Captum's default of 1 evaluates row by row
 
 
@@ -169,7 +169,7 @@ def _gradient(rank: Any) -> Method:
     return Method(
         lambda model: GradientDASP(model, rank=rank),
         samples="nodes",
-        each=lambda game: _GRADIENT * _propagated(rank)(game),
+        each=lambda game: GRADIENT * _propagated(rank)(game),
         most=lambda _: _MOST_NODES,
     )
 
@@ -186,18 +186,18 @@ def _bayesian(prior: Method | None, prior_number: Callable[[Game], int], **optio
 
 
 METHODS = {
-    "Saliency": Method(Saliency, fixed=lambda _: _GRADIENT),
-    "Gradient×Input": Method(InputXGradient, fixed=lambda _: _GRADIENT),
+    "Saliency": Method(Saliency, fixed=lambda _: GRADIENT),
+    "Gradient×Input": Method(InputXGradient, fixed=lambda _: GRADIENT),
     "Integrated Gradients": Method(
-        IntegratedGradients, samples="n_steps", each=lambda _: _GRADIENT, most=lambda _: _MOST_STEPS
+        IntegratedGradients, samples="n_steps", each=lambda _: GRADIENT, most=lambda _: _MOST_STEPS
     ),
-    "ε-LRP": Method(EpsilonLRP, fixed=lambda _: _GRADIENT),
+    "ε-LRP": Method(EpsilonLRP, fixed=lambda _: GRADIENT),
     # input and baseline go through together
-    "DeepLIFT Rescale": Method(DeepLift, fixed=lambda _: 2 * _GRADIENT),
+    "DeepLIFT Rescale": Method(DeepLift, fixed=lambda _: 2 * GRADIENT),
     # the reference; and differences with the weights and with their absolute values, forward and backward
-    "DeepLIFT RevealCancel": Method(DeepLiftRevealCancel, fixed=lambda _: 1 + 2 * _GRADIENT),
-    "DeepLIFT mixed": Method(partial(DeepLiftRevealCancel, rule="mixed"), fixed=lambda _: 1 + 2 * _GRADIENT),
-    "Occlusion": Method(FeatureAblation, fixed=lambda game: game.count + 1),
+    "DeepLIFT RevealCancel": Method(DeepLiftRevealCancel, fixed=lambda _: 1 + 2 * GRADIENT),
+    "DeepLIFT mixed": Method(partial(DeepLiftRevealCancel, rule="mixed"), fixed=lambda _: 1 + 2 * GRADIENT),
+    "Occlusion": Method(FeatureAblation, fixed=lambda game: game.count + 1, options=_AT_ONCE),
     "Shapley sampling": Method(
         ShapleyValueSampling, fixed=lambda _: 1, samples="n_samples", each=lambda game: game.count,
         options=_AT_ONCE,

@@ -97,7 +97,7 @@ class DNA(Experiment):
     )
     epochs, batch, rate = 8, 50, 3e-3
     default = Size(4, 250, (300, 1000, 3000, 10_000), patience=20)
-    full = Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000))
+    full = Size(50, 2000, (300, 1000, 3000, 10_000, 30_000, 100_000))
 
     @cached_property
     def test(self) -> Sequences:

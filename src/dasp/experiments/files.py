@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import logging
 import os
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
@@ -51,11 +51,16 @@ def find(file: DataFile) -> bytes | None:
     try:
         with urllib.request.urlopen(file.url, timeout=_TIMEOUT) as answer:  # noqa: S310  # our own addresses
             raw = answer.read()
-    except (urllib.error.URLError, OSError) as error:
+    except http.client.IncompleteRead as error:
+        raise BadInput(f"{file.url}: the download broke off ({error}); try again") from error
+    except (OSError, http.client.HTTPException) as error:
         log.warning("%s could not be downloaded (%s)", file.url, error)
         return None
     content = _checked(file, raw, file.url)
-    write(cache() / file.path, raw)
+    try:
+        write(cache() / file.path, raw)
+    except OSError as error:
+        log.warning("%s cannot be written, so that the next run downloads it again (%s)", cache() / file.path, error)
     return content
 
 

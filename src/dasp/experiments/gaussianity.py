@@ -50,12 +50,12 @@ class Sampled:
 
 
 def spread_sizes(players: int) -> list[int]:
-    """Eight sizes, (2j + 1)N/16.
+    """Eight sizes, (2j + 1)N/16; fewer of fewer than eight players.
 
     >>> spread_sizes(784)
     [49, 147, 245, 343, 441, 539, 637, 735]
     """
-    return [(2 * j + 1) * players // 16 for j in range(8)]
+    return sorted({max(1, (2 * j + 1) * players // 16) for j in range(8)})
 
 
 def moments(

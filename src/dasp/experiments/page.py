@@ -52,7 +52,9 @@ def page(sections: list[Section], headline: list[dict[str, str]], *, full: bool,
         }
         for section in sections
     ]  # fmt: skip
-    about = f"dasp {dasp.__version__}, torch {torch.__version__}, Python {platform.python_version()}, {threads} threads"
+    about = (
+        f"dasp {dasp.__version__}, torch {torch.__version__}, Python {platform.python_version()}, threads: {threads}"
+    )
     return environment.get_template("page.html").render(
         sections=shown, headline=headline, full=full, about=about, minutes=minutes
     )

@@ -18,11 +18,10 @@ from torch import nn
 
 from dasp.experiments import shap_peers, shapiq_peers
 from dasp.experiments.coalition_peers import CoalitionPeer, Solver
-from dasp.methods import METHODS, Method
+from dasp.methods import GRADIENT, METHODS, Method
 
 __all__ = ["PEERS"]
 
-_GRADIENT = 3  # evaluations: forward once, and backward
 _MOST_GRADIENTS = 2000  # where what is left of their error is not that of sampling
 
 
@@ -71,9 +70,9 @@ def _permutation_explainer(model: nn.Module) -> Attribution:
 
 PEERS: dict[str, Method] = {
     # the baseline once for all rows; then input and baseline together, forwards and backwards
-    "shap DeepExplainer": Method(shap_peers.DeepExplainer, fixed=lambda _: 1 + 2 * _GRADIENT),
+    "shap DeepExplainer": Method(shap_peers.DeepExplainer, fixed=lambda _: 1 + 2 * GRADIENT),
     "shap GradientExplainer": Method(
-        shap_peers.GradientExplainer, fixed=lambda _: 1, samples="nsamples", each=lambda _: _GRADIENT,
+        shap_peers.GradientExplainer, fixed=lambda _: 1, samples="nsamples", each=lambda _: GRADIENT,
         most=lambda _: _MOST_GRADIENTS,
     ),
     # v(∅) and v(N) are not among its samples

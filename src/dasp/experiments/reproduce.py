@@ -12,12 +12,12 @@ import csv
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
@@ -27,7 +27,7 @@ from dasp.experiments.claims import headline
 from dasp.experiments.comparison import Outcome, prepared, run, strongest
 from dasp.experiments.dna import DNA
 from dasp.experiments.experiment import Drawn, Experiment, Explained
-from dasp.experiments.gaussianity import moments
+from dasp.experiments.gaussianity import Sampled, moments
 from dasp.experiments.mnist import MNIST
 from dasp.experiments.page import Picture, Section, page
 from dasp.experiments.parkinsons import Parkinsons
@@ -39,8 +39,7 @@ from dasp.plots.gaussianity import gaussianity
 __all__ = ["EXPERIMENTS", "reproduce", "save", "selected", "written"]
 
 EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (Parkinsons(), DNA(), MNIST())}
-_MINUTES = {"parkinsons": "2", "dna": "4", "mnist": "5"}  # on two cores
-_COLUMNS = [field.name for field in fields(Result) if field.name != "attributions"]
+_MINUTES = {"parkinsons": 2, "dna": 4, "mnist": 4}  # on two cores
 
 
 def selected(name: str) -> list[Experiment]:
@@ -59,11 +58,17 @@ def reproduce(name: str, folder: Path, console: Console, *, full: bool = False, 
     store = Store(folder / "cache")
     outcomes, sections = [], []
     for experiment in chosen:
-        outcome = _outcome(experiment, store, console, full=full)
+        with Stages(experiment.title, console) as step:
+            size = experiment.full if full else experiment.default
+            outcome = run(prepared(experiment, size, store, step), store, step)
+            step("figures", 0, 1)
+            sections.append(written(outcome, folder / experiment.name, full=full))
+            step("figures", 1, 1)
         outcomes.append(outcome)
-        sections.append(written(outcome, folder / experiment.name, full=full))
+        for line in outcome.notices():
+            console.print(escape(line))
     minutes = (time.perf_counter() - start) / 60
-    file = folder / "index.html"
+    file = (folder if len(chosen) > 1 else folder / name) / "index.html"
     write(file, page(sections, headline(outcomes), full=full, threads=threads, minutes=minutes).encode())
     _conclude(outcomes, file, console, minutes)
     return file
@@ -77,10 +82,10 @@ def _announce(chosen: list[Experiment], folder: Path, console: Console, *, full:
             f"  {experiment.title}: train the network, explain {size.rows} rows by every method with up to "
             f"{size.budgets[-1]:,} evaluations each, compare with {_truth(size.permutations)}"
         )
-    duration = "hours" if full else f"about {sum(int(_MINUTES[e.name]) for e in chosen)} minutes"
+    duration = "hours" if full else f"about {sum(_MINUTES[e.name] for e in chosen)} minutes"
     console.print(
-        f"This takes {duration} on two cores the first time. What is done is kept in {folder / 'cache'}: the same "
-        "command goes on where it was interrupted.\n"
+        f"This takes {duration} on two cores the first time. What is done is kept in {escape(str(folder / 'cache'))}: "
+        "the same command goes on where it was interrupted.\n"
     )
 
 
@@ -88,37 +93,18 @@ def _truth(permutations: int) -> str:
     return f"the values of {permutations} permutations and their reverses" if permutations else "the exact values"
 
 
-def _outcome(experiment: Experiment, store: Store, console: Console, *, full: bool) -> Outcome:
-    size = experiment.full if full else experiment.default
-    start = time.perf_counter()
-    with Stages(experiment.title, console) as step:
-        setting = prepared(experiment, size, store, step)
-        outcome = run(setting, store, step)
-    quality = ", ".join(f"{name} {value:.3f}" for name, value in setting.quality.items())
-    console.print(
-        f"{experiment.title}: {quality}; {len(outcome.results)} results in {time.perf_counter() - start:.0f} s"
-    )
-    if setting.data.stands_in_for:
-        console.print(
-            f"[yellow]  {setting.data.source} stand in for {setting.data.stands_in_for}, which could not be had: "
-            "set DASP_DATA to a folder that has them[/yellow]"
-        )
-    if outcome.left_out:
-        console.print(f"  left out, as they would take more than {size.patience:.0f} s: {', '.join(outcome.left_out)}")
-    return outcome
-
-
 def written(outcome: Outcome, folder: Path, *, full: bool) -> Section:
     """Write the figures and tables of an experiment; return what the page shows of it."""
     experiment, problem = outcome.experiment, outcome.problem
     attributions = {name: result.attributions for name, result in strongest(outcome.results).items()}
     text = (
-        f"Error and rank correlation of every method, mean and spread over {outcome.size.rows} rows, against "
-        "evaluations of the model and against wall time."
+        f"Error and rank correlation of every method, mean and spread over {outcome.rows} rows, against "
+        "evaluations of the model and against wall time (per row, explaining all rows at once). Points on the edge of "
+        "a panel lie beyond it; the axis of the correlation is spaced by log(1 − ρ)."
     )
     drawn = {
         "comparison": Drawn(
-            comparison(outcome.results, title=experiment.title, standard_error=problem.standard_error), text
+            comparison(outcome.results, title=outcome.title, standard_error=problem.standard_error), text
         ),
         **experiment.figures(Explained(problem.model, outcome.data, problem.truth, attributions)),
         "gaussianity": _gaussianity(problem, 10_000 if full else 2000),
@@ -137,11 +123,23 @@ def _gaussianity(problem: Problem, coalitions: int) -> Drawn:
     arguments = problem.arguments
     row, groups = arguments["inputs"][:1], arguments["feature_mask"]
     found = moments(layers, row, arguments["baselines"], groups, coalitions=coalitions)
+    ratios = "; ".join(f"{name} {_ratios(found, name)}" for name in layers)
     text = (
         f"Appendix D of the paper: a hidden unit over {coalitions:,} random coalitions of each size, sampled (bars) "
-        "and as the Gaussian that is propagated (line); below, standard deviations of all units of each hidden layer."
+        "and as the Gaussian that is propagated (line); below, standard deviations of all units of each hidden layer. "
+        f"Propagated by sampled standard deviation, median without factors (the paper's) and with them: {ratios}."
     )
     return Drawn(gaussianity(found), text)
+
+
+def _ratios(found: Sequence[Sampled], layer: str) -> str:
+    own = [one for one in found if one.layer == layer]
+    sampled = torch.cat([one.sampled.std for one in own])
+    medians = []
+    for rank in own[0].propagated:
+        ratio = torch.cat([one.propagated[rank].std for one in own]) / sampled
+        medians.append(f"{float(ratio[sampled > 0].median()):.2f}")
+    return ", ".join(medians)
 
 
 def _layer_name(layer: nn.Module, number: int) -> str:
@@ -158,10 +156,9 @@ def save(figure: Figure, file: Path) -> Path:
 
 def _csv(results: Sequence[Result]) -> str:
     text = io.StringIO()
-    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table = csv.DictWriter(text, results[0].numbers(), lineterminator="\n")
     table.writeheader()
-    for result in results:
-        table.writerow({name: getattr(result, name) for name in _COLUMNS})
+    table.writerows(result.numbers() for result in results)
     return text.getvalue()
 
 
@@ -170,7 +167,7 @@ def _markdown(results: Sequence[Result]) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for r in results:
         cells = (
-            r.method, r.number or "", f"{r.evaluations:,}", f"{r.paper_evaluations:,}", r.milliseconds,
+            r.method, r.number or "", f"{r.evaluations:,}", f"{r.paper_evaluations:,}", r.time_text,
             f"{r.rmse:.3g}", f"{r.rmse_std:.2g}", f"{r.spearman:.3f}", f"{r.spearman_std:.3f}",
         )  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -185,4 +182,6 @@ def _conclude(outcomes: list[Outcome], file: Path, console: Console, minutes: fl
     for row in rows:
         table.add_row(*row.values())
     console.print(table)
-    console.print(f"{minutes:.1f} minutes. Everything is on one page: [bold]{file}[/bold]")
+    if any("≲" in cell for row in rows for cell in row.values()):
+        console.print("≲: less than twice the standard error of the sampled truth, which is part of it")
+    console.print(f"{minutes:.1f} minutes. Everything is on one page: [bold]{escape(str(file))}[/bold]", soft_wrap=True)

@@ -81,6 +81,15 @@ class _Explainer(Attribution):  # type: ignore[misc]
     """An explainer of shap with the baseline as its background, made for each of the targets: it would otherwise
     explain all outputs."""
 
+    def __init__(self, forward_func: nn.Module) -> None:
+        super().__init__(forward_func)
+        self._models: dict[Any, nn.Module] = {}  # copies, by what is explained
+
+    def _chosen(self, target: Any, dtype: torch.dtype) -> nn.Module:
+        if (target, dtype) not in self._models:
+            self._models[target, dtype] = _Chosen(self.forward_func, target, dtype)
+        return self._models[target, dtype]
+
     def _attributed(self, inputs: Tensor, baselines: Baselines, target: Target, explain: Any) -> Tensor:
         if not isinstance(inputs, Tensor):
             raise TypeError(f"one input tensor can be explained, not a {type(inputs).__name__}")
@@ -92,7 +101,7 @@ class _Explainer(Attribution):  # type: ignore[misc]
         result = torch.zeros_like(x)
         for goal in dict.fromkeys(map(_hashable, goals)):
             rows = [i for i, own in enumerate(goals) if _hashable(own) == goal]
-            model = _Chosen(self.forward_func, goal, x.dtype)
+            model = self._chosen(goal, x.dtype)
             values = explain(model, off[:1].clone(), x[rows])
             result[rows] = torch.as_tensor(values[..., 0]).to(result)
         return result

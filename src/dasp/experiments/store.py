@@ -87,10 +87,6 @@ class Store:
         write(self._file(name, "json"), json.dumps(label, indent=1).encode())
         return value
 
-    def has(self, name: str, key: dict[str, Any]) -> bool:
-        """Whether it is kept."""
-        return self._read(name, key)[0]
-
     def _file(self, name: str, extension: str) -> Path:
         return self.folder / f"{name}.{extension}"
 

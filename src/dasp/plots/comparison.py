@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from dasp.evaluation import Result
+from dasp.evaluation import Result, front
 from dasp.plots.style import BLACK, FAMILIES, GREY, LIGHT, SMALL, TEXT, empty_figure, style_of, text_width, tidy
 
-__all__ = ["comparison", "front", "pareto"]
+__all__ = ["comparison", "pareto"]
 
 _COSTS = {"evaluations": "evaluations per row", "seconds": "time per row (ms)"}
 _DASHES = (0, (4, 3))
@@ -49,21 +49,6 @@ def comparison(results: Sequence[Result], *, title: str, standard_error: float =
     fixed = Line2D([], [], color=GREY, linestyle=_DASHES, linewidth=0.8, label="no budget: one cost")
     _legend(figure, results, [deviation, fixed, *_truth(standard_error)])
     return figure
-
-
-def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """The points that no other is at least as good as in both coordinates and better in one (less is better), by
-    increasing first coordinate; of equal ones, all.
-
-    >>> front([(1, 5), (2, 3), (3, 4), (4, 1)])
-    [0, 1, 3]
-    """
-    order = sorted(range(len(points)), key=lambda i: points[i])
-    best: list[int] = []
-    for i in order:
-        if not best or points[i][1] < points[best[-1]][1] or points[i] == points[best[-1]]:
-            best.append(i)
-    return best
 
 
 def pareto(results: Sequence[Result], *, ours: Collection[str], title: str, standard_error: float = 0.0) -> Figure:
