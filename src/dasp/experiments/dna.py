@@ -96,7 +96,7 @@ class DNA(Experiment):
         "together); the baseline is 0. Explained is the score for both, before the sigmoid, of sequences with both."
     )
     epochs, batch, rate = 8, 50, 3e-3
-    default = Size(4, 250, (300, 1000, 3000, 10_000), patience=20)
+    default = Size(3, 250, (300, 1000, 3000, 10_000), patience=15)
     full = Size(50, 2000, (300, 1000, 3000, 10_000, 30_000, 100_000))
 
     @cached_property
