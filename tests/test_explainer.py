@@ -117,14 +117,20 @@ def test_exact_values_do_not_exceed_the_evaluations():
     assert explainer.method == "BayesianShapley on DASP"
 
 
+class OneByOne(nn.Module):
+    def forward(self, x):
+        return torch.stack([row.sum() for row in x])
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (Softmax(16).eval(), r"aten.sort"),
         (Branching().eval(), "cannot be exported"),
         (lambda x: x.sum(1), "it is a function"),
+        (OneByOne().eval(), "exactly 2 row(s)"),
     ],
-    ids=["operation", "branch", "function"],
+    ids=["operation", "branch", "function", "loop over rows"],
 )
 def test_models_that_cannot_be_propagated_are_evaluated(model, reason, caplog):
     explainer = Explainer(model)
@@ -425,3 +431,46 @@ def test_values_that_do_not_add_up_are_warned_of(caplog):
         result = Explainer(model).attribute(rows)
     assert result.gap.abs().min() > 0.1 * result.values.abs().sum(1).max()
     assert "the values of 3 of 3 rows miss prediction − base by more than 10 %" in caplog.text
+
+
+def test_baselines_are_one_or_one_for_each_row():
+    with pytest.raises(ValueError, match="baselines"):
+        Explainer(network(6), baselines=torch.zeros(2, 6)).attribute(rows(4, 6))
+
+
+def test_as_many_targets_as_rows():
+    with pytest.raises(BadInput, match="7 targets for 4 rows"):
+        Explainer(network(6, 3)).attribute(rows(4, 6), target=[0] * 7)
+
+
+def test_backgrounds_that_cannot_be_used():
+    with pytest.raises(BadInput, match="no rows"):
+        Explainer(network(6), background=torch.zeros(0, 6))
+    broken = torch.zeros(5, 6)
+    broken[2, 3] = torch.nan
+    with pytest.raises(BadInput, match="background has NaN or infinite entries, first in row 2"):
+        Explainer(network(6), background=broken)
+
+
+def test_a_tolerance_or_a_number_of_nodes():
+    with pytest.raises(BadInput, match="not both"):
+        Explainer(network(6), method="gradient", tolerance=0.1, max_evaluations=100).attribute(rows(2, 6))
+    with pytest.raises(ValueError, match="tolerance"):
+        Explainer(network(6), tolerance=float("nan"))
+
+
+def test_large_backgrounds_are_taken_in_parts(monkeypatch):
+    model, x, background = network(6), rows(7, 6), rows(5, 6)
+    whole = Explainer(model, background, method="gradient").attribute(x)
+    monkeypatch.setattr("dasp.explainer._MOST_ENTRIES", 2 * 5 * 6)
+    parts = Explainer(model, background, method="gradient").attribute(x)
+    torch.testing.assert_close(parts.values, whole.values)
+
+
+def test_numbers_of_other_kinds():
+    model, x = network(6), rows(2, 6)
+    wanted = Explainer(model).attribute(x).values
+    for array in (x.numpy().astype(">f4"), x.numpy().astype(np.longdouble)):
+        assert np.allclose(Explainer(model)(array).values, wanted)
+    half = network(6).bfloat16()
+    assert Explainer(half).attribute(x.bfloat16()).values.dtype == torch.bfloat16

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dasp import DASP, ExactShapley, GradientDASP, UnsupportedOperation, propagate
+from dasp import DASP, ExactShapley, GradientDASP, UnsupportedOperation, UntraceableModel, propagate
 from dasp.gaussian import Gaussian, rectified_moments
 from dasp.rules import RULES
 
@@ -158,7 +158,7 @@ def test_second_derivatives_are_refused():
 
 def test_rows_as_a_constant_are_refused():
     model = Net(lambda m, x: m.last(torch.relu(m.first(x.reshape(int(x.shape[0]), 4)))))
-    with pytest.raises(ValueError, match=r"exactly 2 row\(s\)"):
+    with pytest.raises(UntraceableModel, match=r"exactly 2 row\(s\)"):
         DASP(model).attribute(X, target=0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -195,6 +196,41 @@ def test_programs_that_could_run_code(tmp_path):
         with pytest.raises(BadInput, match=message):
             load_model(bad)
     assert not trace.exists()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize("name", ["model.PT", "model.pt", "../custom_obj_0", "../aotinductor/model.so"])
+def test_programs_with_hidden_parts(tmp_path, name, first):
+    """torch finds parts by names in any case, and another one of two with the same name than Python does."""
+    saved_program(tmp_path / "good.pt2")
+    trace, bad = tmp_path / "trace", tmp_path / "bad.pt2"
+    torch.save(Bomb(trace), tmp_path / "bomb.pt")
+    bomb = (tmp_path / "bomb.pt").read_bytes()
+    with (
+        warnings.catch_warnings(),
+        zipfile.ZipFile(tmp_path / "good.pt2") as old,
+        zipfile.ZipFile(bad, "w", zipfile.ZIP_STORED) as new,
+    ):
+        warnings.simplefilter("ignore")  # that a name is there twice
+        for part in old.namelist():
+            own = part.endswith("sample_inputs/model.pt")
+            hidden = str(Path(part).parent / name)
+            if own and first:
+                new.writestr(hidden, bomb)
+            if not own or name == "model.pt":
+                new.writestr(part, old.read(part))
+            if own and not first:
+                new.writestr(hidden, bomb)
+    with pytest.raises(BadInput, match="can run any code"):
+        load_model(bad)
+    assert not trace.exists()
+
+
+def test_an_old_keras_is_not_safe(keras, tmp_path, monkeypatch):
+    (tmp_path / "model.keras").touch()
+    monkeypatch.setattr(keras, "__version__", "3.10.0")
+    with pytest.raises(BadInput, match=r"Keras 3.10.0 can run code of a file; 3.11.3 is needed"):
+        load_model(tmp_path / "model.keras")
 
 
 FACTORY = """

@@ -26,7 +26,7 @@ from dasp.errors import BadInput
 from dasp.explanation import explanation
 from dasp.lifting import UnsupportedOperation
 from dasp.methods import METHODS, Method
-from dasp.rows import Rows, input_dtype, takes_integers
+from dasp.rows import Rows, device_of, input_dtype, takes_integers
 from dasp.selection import choose, method_name
 from dasp.tracing import UntraceableModel
 
@@ -36,6 +36,7 @@ log = logging.getLogger("dasp")
 
 _OWN: Any = object()  # stands for the target of the constructor
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
+_MOST_ENTRIES = 2**22  # of inputs at once
 
 
 class Explainer:
@@ -104,7 +105,7 @@ class Explainer:
         self.model = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
-        self.device = device if device is not None else _device(self.model)
+        self.device = device if device is not None else device_of(self.model)
         self.dtype, self.integers = input_dtype(self.model), takes_integers(self.model)
         self.target, self.tolerance, self.max_evaluations = target, tolerance, max_evaluations
         self.error_bars, self.batch_size, self.seed, self.show_progress = error_bars, batch_size, seed, show_progress
@@ -119,6 +120,11 @@ class Explainer:
         self.background = background is not None
         if self.background:
             rows = self._rows(background, "background")
+            if not len(rows.tensor):
+                raise BadInput("the background has no rows")
+            if not bool(torch.isfinite(rows.tensor).all()):
+                bad = int((~torch.isfinite(rows.tensor)).flatten(1).any(1).nonzero()[0])
+                raise BadInput(f"the background has NaN or infinite entries, first in row {bad}")
             self.off, self.columns = rows.tensor, rows.names or self.columns
             if len(rows.tensor) > _LARGE_BACKGROUND:
                 log.warning("the background has %d rows, which all are averaged over: fewer do", len(rows.tensor))
@@ -146,18 +152,22 @@ class Explainer:
         x = self._rows(x, "x").tensor
         target = self._output(self.target if target is _OWN else target)
         mask = self._mask(x)
+        if isinstance(target, list) and len(target) != len(x):
+            raise BadInput(f"there are {len(target)} targets for {len(x)} rows")
         if not self.background:
-            games(x, self.off, mask, None, background=True)  # checks all rows
+            games(x, self.off, mask, None)  # checks all rows: baselines are one, or one for each
         elif self.off.shape[1:] != x.shape[1:]:
             raise BadInput(f"rows of the background have the shape {tuple(self.off.shape[1:])}, x {tuple(x.shape[1:])}")
         first = _cut(slice(0, 1), len(x), self.background, x, self.off, target)
         (game,) = Question.ask(self.model, *first, None, mask, background=True).games  # type: ignore[arg-type]
         entry, method = self._method(game)
         size = len(x)
+        if self.background:  # moments are those of every row beside every row of the background
+            size = max(1, min(size, _MOST_ENTRIES // (len(self.off) * x[0].numel())))
         if entry.samples == "n_samples":  # of a method that draws from torch's own generator
             size = 1
         elif self.batch_size is not None and "internal_batch_size" not in signature(method.attribute).parameters:
-            size = self.batch_size
+            size = min(size, self.batch_size)
         options = self._options(entry, method, game)
         starts = range(0, len(x), size)
         parts = [_cut(slice(start, start + size), len(x), self.background, x, self.off, target) for start in starts]
@@ -239,6 +249,8 @@ class Explainer:
                 raise BadInput(f"{self.method} knows no tolerance: BayesianShapley, Permutations and 'auto' do")
             options["tolerance"] = self.tolerance
         if self.max_evaluations is not None and self.method != "Exact":
+            if self.tolerance is not None and entry.samples == "nodes":
+                raise BadInput(f"{self.method} takes a tolerance or a number of evaluations, not both")
             options |= _samples(self.method, entry, game, self.max_evaluations)
         return options
 
@@ -271,8 +283,3 @@ def _samples(name: str, entry: Method, game: Game, evaluations: int) -> dict[str
     if number is None:
         raise BadInput(f"{evaluations} evaluations are too few for {name} with {game.count} players")
     return {entry.samples: number}
-
-
-def _device(model: Any) -> torch.device | None:
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.device for x in weights), None)

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["Rows", "input_dtype", "takes_integers"]
+__all__ = ["Rows", "device_of", "input_dtype", "takes_integers"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Rows:
         own = None
         if isinstance(given, Tensor):
             tensor = given.detach()
-            data, integers = tensor.cpu().numpy(), True
+            data, integers = _numpy(tensor), True
         else:
             if hasattr(given, "columns") and hasattr(given, "to_numpy"):
                 given, own = _columns(given, names, what)
@@ -51,8 +51,14 @@ class Rows:
             tensor = torch.from_numpy(data)
         if data.ndim < 2:
             raise BadInput(f"{what} has shape {data.shape}: rows of features are needed, {what}[None] for a single one")
-        keep = integers and not tensor.is_floating_point()
-        return Rows(data, tensor.to(device=device, dtype=None if keep else dtype), own)
+        if integers and not tensor.is_floating_point():
+            dtype = tensor.dtype if isinstance(given, Tensor) else torch.int64
+        return Rows(data, tensor.to(device=device, dtype=dtype), own)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """As an array, which knows no bfloat16."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
 
 def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.ndarray, list[str]]:
@@ -68,6 +74,8 @@ def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.nda
     for name, kind in zip(own, table.dtypes, strict=True):
         if getattr(kind, "kind", "O") not in "fiub":
             raise BadInput(f"column {name!r} of {what} has no numbers, but {kind}: encode it as for the model")
+    if all(isinstance(kind, np.dtype) and kind.kind in "iu" for kind in table.dtypes):
+        return table.to_numpy(dtype=np.int64), own
     if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
         return table.to_numpy(), own
     return table.to_numpy(dtype=float, na_value=np.nan), own
@@ -80,6 +88,8 @@ def _array(given: Any, what: str) -> np.ndarray:
         raise BadInput(f"{what} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{what} must be numbers, not {array.dtype}")
+    if array.dtype == np.longdouble or not array.dtype.isnative:  # which torch does not know
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return array
 
 
@@ -87,6 +97,12 @@ def input_dtype(model: Any) -> torch.dtype:
     """The dtype of a model's weights; torch's default for a function."""
     weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+
+
+def device_of(model: Any) -> torch.device | None:
+    """Where a model's weights are; None for a function."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
+    return next((x.device for x in weights), None)
 
 
 def takes_integers(model: Any) -> bool:

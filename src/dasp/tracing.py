@@ -35,7 +35,6 @@ def trace(
     function and a better one to propagate moments through.
     """
     program = model if isinstance(model, ExportedProgram) else _export(model, example)
-    check_dynamic_batch(program)
     table = torch.export.default_decompositions()
     for op in (*keep, aten.squeeze.default):
         if op in table:
@@ -76,13 +75,20 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            return torch.export.export(model, pair, dynamic_shapes=_described(model, shapes))
+            program = torch.export.export(model, pair, dynamic_shapes=_described(model, shapes))
     except Exception as error:
         raise UntraceableModel(
             f"{type(model).__name__} cannot be exported to a graph by torch.export: {_reason(error)}\n"
             "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley "
             "only evaluates the model and needs no graph."
         ) from error
+    if (fixed := _fixed_rows(program)) is not None:
+        raise UntraceableModel(
+            f"{type(model).__name__} becomes a graph for exactly {fixed} row(s): its forward turns the number of rows "
+            "into a constant, as int(x.shape[0]) or a loop over rows does\n"
+            "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph."
+        )
+    return program
 
 
 def _described(model: nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -119,18 +125,23 @@ def checked_model(model: Any) -> nn.Module | ExportedProgram:
 
 def check_dynamic_batch(program: ExportedProgram) -> None:
     """Refuse a program that takes only one number of rows."""
+    if (fixed := _fixed_rows(program)) is not None:
+        raise ValueError(
+            f"the program is for exactly {fixed} row(s): export it with a dynamic batch, torch.export.export(model, "
+            "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
+            "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
+        )
+
+
+def _fixed_rows(program: ExportedProgram) -> int | None:
+    """The only number of rows that a program takes; None if it takes any."""
     names = program.graph_signature.user_inputs
     values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
     first = next((value for value in values if isinstance(value, Tensor)), None)
     if first is None:
-        return
+        return None
     rows = first.shape[0]
-    if isinstance(rows, int) or rows.node.expr.is_number:
-        raise ValueError(
-            f"the model's graph is for exactly {rows} row(s). If you exported it yourself, do so with a dynamic batch, "
-            "torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more; "
-            "else its forward turns the number of rows into a constant, as int(x.shape[0]) does"
-        )
+    return int(rows) if isinstance(rows, int) or rows.node.expr.is_number else None
 
 
 def _one_output(graph: fx.Graph) -> None:

@@ -17,7 +17,7 @@ __all__ = ["answered", "check_tolerance", "refined", "stages"]
 
 def check_tolerance(tolerance: float | None) -> None:
     """Refuse what cannot be reached."""
-    if tolerance is not None and tolerance <= 0:
+    if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance must be positive, not {tolerance}")
 
 

@@ -101,18 +101,12 @@ def _show(outcome: Outcome, console: Console) -> None:
     for line in outcome.notices():
         console.print(escape(line))
     table = Table(title=f"{outcome.title}: the best of ours at each budget, and the peers ahead of it")
-    for column in (
-        "evaluations",
-        "method",
-        "RMSE",
-        "time/row",
-        "quicker and nearer",
-        "for a row alone",
-        "as few evaluations",
-    ):
-        table.add_column(column, justify="right" if column in {"budget", "RMSE", "time/row"} else "left")
+    for column in ("budget", "RMSE", "time/row"):
+        table.add_column(column, justify="right")
+    for column in ("method", "quicker and nearer", "for a row by itself", "nearer within the budget"):
+        table.add_column(column, overflow="fold")
     for s in standings(outcome.results, outcome.size.budgets):
-        table.add_row(f"{s.budget:,}", s.best.method, f"{s.best.rmse:.3g}", s.best.time_text, *_ahead(s))
+        table.add_row(f"{s.budget:,}", f"{s.best.rmse:.3g}", s.best.time_text, s.best.method, *_ahead(s))
     console.print(table)
     others = ", ".join(map(str, others_on_front(outcome.results)))
     console.print(f"Peers on the front of error against time: {escape(others) or 'none'}")

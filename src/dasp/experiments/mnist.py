@@ -44,7 +44,7 @@ class MNIST(Experiment):
         "Explained is the score of the right digit, before the softmax."
     )
     epochs, batch, rate = 3, 128, 4e-3
-    default = Size(4, 300, (300, 1000, 3000, 10_000, 30_000), patience=20)
+    default = Size(3, 300, (300, 1000, 3000, 10_000, 30_000), patience=20)
     full = Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000))
 
     def data(self) -> Data:

@@ -178,7 +178,7 @@ def _conclude(outcomes: list[Outcome], file: Path, console: Console, minutes: fl
     table = Table(title="RMSE against the Shapley values, and time per row")
     rows = headline(outcomes)
     for column in rows[0]:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     console.print(table)

@@ -25,14 +25,14 @@ import torch
 from torch import Tensor, nn
 
 from dasp.conversion import converted
-from dasp.errors import BadInput
-from dasp.explain.archives import check_program
+from dasp.errors import BadInput, line_of
+from dasp.explain.archives import checked_program
 from dasp.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_LONGEST = 300  # characters of another library's message
+_SAFE_KERAS = (3, 11, 3)  # before it, files could run code in its safe mode
 
 
 def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = False) -> nn.Module:
@@ -84,7 +84,7 @@ def _built(source: str) -> nn.Module:
             target = getattr(target, part)
         model = target()
     except Exception as error:
-        raise BadInput(f"{source} cannot be built: {_reason(error)}") from error
+        raise BadInput(f"{source} cannot be built: {line_of(error)}") from error
     finally:
         sys.path.remove(here)
     if not isinstance(model, nn.Module):
@@ -93,12 +93,11 @@ def _built(source: str) -> nn.Module:
 
 
 def _program(path: Path, trust: bool) -> Any:
-    if not trust:
-        check_program(path)
+    file = path if trust else checked_program(path)
     try:
-        program = torch.export.load(path)
+        program = torch.export.load(file)
     except Exception as error:
-        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {_reason(error)}") from error
+        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {line_of(error)}") from error
     try:
         check_dynamic_batch(program)
     except ValueError as error:
@@ -113,7 +112,7 @@ def _torch_file(path: Path, trust: bool) -> Any:
     except Exception as error:
         if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
             raise _untrusted(path, "a pickled module") from error
-        raise BadInput(f"{path} cannot be read: {_reason(error)}") from error
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
         raise BadInput(f"{path} is a state dict: give it as weights, and as the model package.module:build")
     return content
@@ -127,7 +126,7 @@ def _pickled(path: Path, trust: bool) -> Any:
 
         return joblib.load(path)
     except Exception as error:
-        raise BadInput(f"{path} cannot be read: {_reason(error)}") from error
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
 
 
 def _keras_file(path: Path, trust: bool) -> Any:
@@ -137,7 +136,10 @@ def _keras_file(path: Path, trust: bool) -> Any:
     try:
         import keras  # noqa: PLC0415
     except ImportError as error:
-        raise BadInput(f"{path}: keras is needed to read it, and torch as its backend: {_reason(error)}") from error
+        raise BadInput(f"{path}: keras is needed to read it, and torch as its backend: {line_of(error)}") from error
+    if not trust and tuple(int(part) for part in re.findall(r"\d+", keras.__version__)[:3]) < _SAFE_KERAS:
+        needed = ".".join(map(str, _SAFE_KERAS))
+        raise BadInput(f"{path}: Keras {keras.__version__} can run code of a file; {needed} is needed, or --trust")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Keras's own, about numpy
@@ -145,7 +147,7 @@ def _keras_file(path: Path, trust: bool) -> Any:
     except Exception as error:
         if "safe_mode" in str(error):
             raise _untrusted(path, "a Keras model with a lambda or code of its own") from error
-        raise BadInput(f"{path} is no Keras model, or broken: {_reason(error)}") from error
+        raise BadInput(f"{path} is no Keras model, or broken: {line_of(error)}") from error
 
 
 _READERS: dict[str, Callable[[Path, bool], Any]] = {
@@ -158,8 +160,8 @@ _READERS: dict[str, Callable[[Path, bool], Any]] = {
 
 def _untrusted(path: Path, what: str) -> BadInput:
     return BadInput(
-        f"{path} is {what}, which can run any code when it is read: trust it if you know where it comes from, or save "
-        "the model with torch.export.save"
+        f"{path} is {what}, which can run any code when it is read: trust it (--trust) if you know where it comes "
+        "from, or save the model with torch.export.save"
     )
 
 
@@ -171,13 +173,13 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     except pickle.UnpicklingError as error:
         raise BadInput(f"{path} has more in it than tensors: save model.state_dict() alone") from error
     except Exception as error:
-        raise BadInput(f"{path} cannot be read: {_reason(error)}") from error
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise BadInput(f"{path} is no state dict of tensors by name: save model.state_dict()")
     try:
         model.load_state_dict(state)
     except Exception as error:
-        raise BadInput(f"{path} does not fit {name}: {_reason(error)}") from error
+        raise BadInput(f"{path} does not fit {name}: {line_of(error)}") from error
 
 
 def _tensors(path: Path) -> Any:
@@ -190,9 +192,3 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     except ImportError as error:
         raise ImportError("safetensors is needed to read it: pip install 'torch-dasp[cli]'") from error
     return load_file(path)
-
-
-def _reason(error: Exception) -> str:
-    """What another library said, on one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
