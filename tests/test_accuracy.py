@@ -41,9 +41,9 @@ def test_correlations_and_moments_each_divide_the_error_by_three():
 
 def test_a_synthetic_function_of_18_inputs():
     torch.manual_seed(0)
-    x = torch.rand(3000, 18) * 2 - 1
+    x = torch.rand(5000, 18) * 2 - 1
     y = 30 + 8 * torch.sin(x @ torch.randn(18, 8)).sum(1) + 5 * (x[:, :6] * x[:, 6:12]).sum(1)
-    model, _ = trained(Data((x, y), (x, y), ["input"] * 18, "synthetic"), epochs=20)
+    model, _ = trained(Data((x, y), (x, y), ["input"] * 18, "synthetic"), epochs=30)
     rows = x[:5]
     truth = ExactShapley(model).attribute(rows)
     diagonal, full = (rmse(DASP(model, rank=rank).attribute(rows), truth).mean() for rank in (0, "full"))
