@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BadInput"]
+__all__ = ["BadInput", "line_of"]
+
+_LONGEST = 300  # characters of another library's message
 
 
 class BadInput(ValueError):
@@ -13,3 +15,16 @@ class BadInput(ValueError):
         ...
     dasp.errors.BadInput: rows.csv: column 'age' has text in row 3
     """
+
+
+def line_of(error: object) -> str:
+    r"""What another library says, on one line that is not too long; what the system says, without a number and a path.
+
+    >>> line_of(ValueError("no\n  such thing"))
+    'no such thing'
+    >>> line_of(FileNotFoundError(2, "No such file or directory", "absent.pt2"))
+    'No such file or directory'
+    """
+    said = isinstance(error, OSError) and error.strerror
+    text = " ".join(str(said or error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
