@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -84,7 +85,8 @@ def test_ids_that_are_numbers_stay_numbers(here):
 
 
 def test_ids_of_a_parquet_file_keep_their_type(here):
-    pd.DataFrame(rows(3), columns=list("abcd")).assign(n=["7", "8", "9"]).to_parquet("ids.parquet")
+    columns = dict(zip("abcd", rows(3).T, strict=True))
+    pq.write_table(pa.table({**columns, "n": ["7", "8", "9"]}), "ids.parquet")
     assert list(done("small:build", "ids.parquet", "--id", "n").id) == ["7", "8", "9"]
 
 
