@@ -160,11 +160,12 @@ def test_background_of_the_gradient_method(here):
     assert np.allclose(table[[f"x{i}" for i in range(12)]], expected, atol=1e-4)
 
 
-def test_chunks_are_small_where_the_background_is_large(here):
-    np.save("many.npy", rows(2**14))
+def test_chunks_are_small_where_the_background_is_large(here, monkeypatch):
+    monkeypatch.setattr("dasp.explain.plan._CHUNK_ENTRIES", 2**10)
+    np.save("many.npy", rows(2**6))
     np.save("few.npy", rows(3))
     done("small:build", "few.npy", "--background", "many.npy", "--method", "exact")
-    assert json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["--chunk"] == 2**20 // (4 * 2**14)
+    assert json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["--chunk"] == 2**10 // (4 * 2**6)
 
 
 def test_groups(here):
