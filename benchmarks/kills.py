@@ -72,17 +72,9 @@ def main() -> None:
         folder = Path(name)
         prepared(folder, options.rows)
         command = [
-            *COMMAND,
-            "explain",
-            "model.pt2",
-            "rows.npy",
-            "--method",
-            options.method,
-            "--threads",
-            "1",
-            "--chunk",
-            "64",
-        ]
+            *COMMAND, "explain", "model.pt2", "rows.npy", "--method", options.method, "--threads", "1",
+            "--chunk", str(CHUNK),
+        ]  # fmt: skip
         start = time.perf_counter()
         subprocess.run([*command, "-o", "whole.parquet"], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
         duration = time.perf_counter() - start

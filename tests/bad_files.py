@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,14 @@ def write_bad_files(here: Path) -> None:
     """All files of the table."""
     x = rows()
     (here / "small.py").write_text(FACTORY + _UNTRACEABLE)
+    sys.modules.pop("small", None)  # of another folder
     _text_files(here, x)
     _parquet_files(here, x)
     _numpy_files(here, x)
     _images(here)
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
-    for name in ("damaged.pt2", "damaged.pt", "model.h5", "damaged.safetensors", "rows.xlsx"):
+    for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "damaged.safetensors", "rows.xlsx"):
         (here / name).write_bytes(b"\x08\x00nothing of use")
     (here / "folder.parquet").mkdir()
 
@@ -48,6 +50,7 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "infinite.csv": "a,b,c,d\ninf,2,3,4\n", "huge.csv": "a,b,c,d\n1,2,1e300,4\n",
         "hopeless.csv": "a,b,c,d\n,2,3,4\n1,nan,3,4\n", "narrow.csv": "a,b,c\n1,2,3\n",
         "labelled.csv": "a,b,c,d,large,half,missing\n1,2,3,4,9,0.5,\n", "taken.csv": "a,b,c,prediction\n1,2,3,4\n",
+        "id.csv": "id,b,c,d\n1,2,3,4\n", "target.csv": "a,b,c,target\n1,2,3,4\n",
         "text.parquet": "a,b\n1,2\n", "empty.parquet": "", "text.npy": "a,b\n1,2\n", "text.npz": "a,b\n1,2\n",
         "broken.json": '{"one": ["a",', "list.json": '["a", "b"]', "flat.json": '{"one": "a"}',
         "skips.json": '{"one": ["a", "b"], "two": ["c"]}', "twice.json": '{"one": ["a", "b"], "two": ["a", "c", "d"]}',
@@ -88,6 +91,9 @@ def _numpy_files(here: Path, x: np.ndarray) -> None:
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(here / f"{name}.npy", array)
+    poles = x.copy()
+    poles[:, 0] = 7
+    np.save(here / "poles.npy", poles)
     np.save(here / "objects.npy", np.array([[{}]], dtype=object), allow_pickle=True)
     whole = (here / "rows.npy").read_bytes()
     (here / "truncated.npy").write_bytes(whole[:-50])
@@ -99,6 +105,16 @@ def _numpy_files(here: Path, x: np.ndarray) -> None:
     (here / "truncated.npz").write_bytes(whole[: len(whole) // 2])
     middle = len(whole) // 2
     (here / "damaged.npz").write_bytes(whole[:middle] + bytes(4) + whole[middle + 4 :])
+    _damaged_streams(here)
+
+
+def _damaged_streams(here: Path) -> None:
+    np.savez_compressed(here / "stream.npz", np.arange(36_000, dtype=np.int32).reshape(-1, 4))
+    whole = (here / "stream.npz").read_bytes()
+    for name, place in {"stream.npz": len(whole) // 2, "start.npz": whole.index(b".npy") + 30}.items():
+        (here / name).write_bytes(whole[:place] + b"\xff" * 64 + whole[place + 64 :])
+    np.savez(here / "archive.npz", whole=1)
+    (here / "archive.npz").rename(here / "archive.npy")
 
 
 def _images(here: Path) -> None:

@@ -47,6 +47,35 @@ def unseeded():
     return nn.Sequential(nn.Linear(4, 3))
 
 
+def words():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(12, 3))
+
+
+def brain():
+    return build().bfloat16()
+
+
+def abrupt():
+    \"\"\"One player decides, and units of the second layer are on or off by it: far from Gaussian.\"\"\"
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+    model[0].weight.data[:, 0] *= 8
+    model[2].weight.data *= 10
+    model[2].bias.data -= 10
+    return model
+
+
+class Pole(nn.Module):
+    def forward(self, x):
+        return 1 / (x[:, :1] - 7) + x.sum(1, keepdim=True)
+
+
+class Surface(nn.Module):
+    def forward(self, x):
+        return 1 / (x[:, :3].sum(1) - 7)
+
+
 class Pair(nn.Module):
     def forward(self, x):
         return x, x

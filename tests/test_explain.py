@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -17,7 +18,8 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from dasp import ExactShapley
+from dasp import ExactShapley, GradientDASP
+from dasp.explain.data import open_data
 from explain_files import dasp, rows, write_csv, write_good_files
 
 
@@ -82,6 +84,41 @@ def test_ids_that_are_numbers_stay_numbers(here):
     assert list(done("small:build", "ids.csv", "--id", "n").id) == ["007", "8", "9", "10", "11"]
 
 
+def test_ids_of_a_parquet_file_keep_their_type(here):
+    columns = dict(zip("abcd", rows(3).T, strict=True))
+    pq.write_table(pa.table({**columns, "n": ["7", "8", "9"]}), "ids.parquet")
+    assert list(done("small:build", "ids.parquet", "--id", "n").id) == ["7", "8", "9"]
+
+
+def test_true_and_false_are_numbers(here):
+    x = rows(50)
+    x[:, 1] = np.arange(50) % 2
+    pd.DataFrame(x, columns=list("abcd")).assign(b=x[:, 1] > 0).to_csv("booleans.csv", index=False)
+    np.save("x.npy", x)
+    table = done("small:build", "booleans.csv")
+    assert np.allclose(table[list("abcd")], done("small:build", "x.npy")[["x0", "x1", "x2", "x3"]], atol=1e-6)
+
+
+def test_long_lines(here):
+    x = np.full((3, 70_000), 1.0 / 3)
+    pd.DataFrame(x).rename(columns="x{}".format).to_csv("long.csv", index=False)
+    assert (here / "long.csv").stat().st_size > 3 * 2**20
+    source = open_data(here / "long.csv")
+    (chunk,) = source.chunks(8)
+    assert np.array_equal(chunk[1], x)
+
+
+def test_models_that_take_integers(here):
+    words = np.random.default_rng(0).integers(1, 10, (20, 4))
+    np.save("words.npy", words)
+    pd.DataFrame(words, columns=list("abcd")).to_csv("words.csv", index=False)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(12, 3)).eval()
+    exact = ExactShapley(model).attribute(torch.from_numpy(words), target=1)
+    for data, names in {"words.npy": ["x0", "x1", "x2", "x3"], "words.csv": list("abcd")}.items():
+        assert np.allclose(done("small:words", data, "--target", "1")[names], exact, atol=1e-5)
+
+
 def test_rows_with_missing_entries_are_left_out_and_listed(here):
     x = rows(50)
     x[[3, 17, 18]] = np.nan
@@ -114,6 +151,23 @@ def test_baselines(here):
         assert np.allclose(table.gap, 0, atol=1e-5)
 
 
+def test_background_of_the_gradient_method(here):
+    x, background = torch.from_numpy(rows(6, 12)), torch.from_numpy(rows(9, 12)[::-1].copy())
+    np.save("x.npy", x)
+    np.save("some.npy", background)
+    table = done("small:wide", "x.npy", "--background", "some.npy", "--method", "gradient", "--target", "0")
+    expected = GradientDASP(build(inputs=12)).attribute(x, background, target=0)
+    assert np.allclose(table[[f"x{i}" for i in range(12)]], expected, atol=1e-4)
+
+
+def test_chunks_are_small_where_the_background_is_large(here, monkeypatch):
+    monkeypatch.setattr("dasp.explain.plan._CHUNK_ENTRIES", 2**10)
+    np.save("many.npy", rows(2**6))
+    np.save("few.npy", rows(3))
+    done("small:build", "few.npy", "--background", "many.npy", "--method", "exact")
+    assert json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["--chunk"] == 2**10 // (4 * 2**6)
+
+
 def test_groups(here):
     (here / "groups.json").write_text('{"one": ["d", "a"], "two": ["b"], "three": ["c"]}')
     np.save("groups.npy", np.array([0, 1, 2, 0]))
@@ -140,6 +194,20 @@ def test_images(here):
     assert json.loads(pq.read_schema("out.parquet").metadata[b"shape"]) == [1, 4, 4]
     np.save("blocks.npy", np.arange(4).reshape(2, 2).repeat(2, 0).repeat(2, 1))
     assert np.stack(done("small:pictures", "images", "--groups", "blocks.npy")["values"]).shape == (5, 4)
+    assert b"shape" not in pq.read_schema("out.parquet").metadata
+    (here / "images" / ".hidden").mkdir()
+    (here / "images" / ".hidden" / "copy.png").write_bytes((here / "images" / "cats" / "0.png").read_bytes())
+    assert len(done("small:pictures", "images", "--method", "gradient")) == 5
+
+
+def test_batches(here):
+    """The model is never given more rows than --batch-size says."""
+    (here / "counted.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(4, 3)\n"
+        "        nn.init.ones_(self.weight)\n        nn.init.ones_(self.bias)\n\n"
+        "    def forward(self, x):\n        assert len(x) <= 5\n        return super().forward(x)\n"
+    )
+    assert len(done("counted:Net", "rows.csv", "--batch-size", "5", "--method", "exact")) == 50
 
 
 def test_standard_deviations(here):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-__all__ = ["Attributed", "warn_of_gaps"]
+__all__ = ["LARGE_GAP", "Attributed", "warn_of_gaps"]
 
 log = logging.getLogger("dasp")
 
-_LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
+LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ def warn_of_gaps(result: Attributed) -> None:
     """Coalitions that are far from Gaussian give values that do not add up: say so."""
     rows = len(result.gap)
     gaps = result.gap.reshape(rows, -1).abs().sum(1)
-    poor = int((gaps > _LARGE_GAP * result.values.flatten(1).abs().sum(1)).sum())
+    poor = int((gaps > LARGE_GAP * result.values.flatten(1).abs().sum(1)).sum())
     if poor:
         log.warning(
             "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
             "moments are a poor approximation there, and error_bars or a tolerance would bring evaluations on top",
-            result.method, poor, rows, 100 * _LARGE_GAP,
+            result.method, poor, rows, 100 * LARGE_GAP,
         )  # fmt: skip

@@ -82,8 +82,8 @@ def explain(
         str | None, _option("The output to explain: its index, 'predicted', or a column with an index for each row.")
     ] = None,
     baseline: Annotated[
-        str, _option("What an absent input is: zero, mean, a number, or a file with one row.")
-    ] = "zero",
+        str | None, _option("What an absent input is: zero (if not given), mean, a number, or a file with one row.")
+    ] = None,
     background: Annotated[Path | None, _option("A file of rows that absent inputs are averaged over.")] = None,
     groups: Annotated[
         Path | None, _option("Inputs that come and go together: .json, lists of columns by name; or .npy, numbers.")
@@ -93,7 +93,7 @@ def explain(
     ] = None,
     drop: Annotated[str | None, _option("Columns that are no inputs: a,b,c.")] = None,
     id_: Annotated[str | None, _option("The column that names the rows. Row numbers, if not given.", "--id")] = None,
-    on_bad_row: Annotated[str, _option("fail or skip, where entries are missing or infinite.")] = "fail",
+    on_bad_row: Annotated[str, _option("fail or skip, where entries are missing or infinite, or outputs.")] = "fail",
     method: Annotated[str, _option("auto, exact, dasp, gradient, bayesian, permutation, …")] = "auto",
     tolerance: Annotated[float | None, _option("The error to reach, relative to the output's change.")] = None,
     max_evaluations: Annotated[int | None, _option("Evaluations of the model for each row, at most.")] = None,
@@ -102,11 +102,11 @@ def explain(
     device: Annotated[str | None, _option("cpu, cuda, …")] = None,
     batch_size: Annotated[int | None, _option("Rows the model is given at once.")] = None,
     chunk: Annotated[int | None, _option("Rows done together: what a killed job loses at most.")] = None,
-    threads: Annotated[int | None, _option("Threads of a worker. All cores, if not given.")] = None,
+    threads: Annotated[int | None, _option("Threads of a worker. All cores, if not given; 1 with Ray.")] = None,
     engine: Annotated[str, _option("local or ray.")] = "local",
     workers: Annotated[int | None, _option("Ray workers, at most.")] = None,
     ray_address: Annotated[str | None, _option("A running Ray; else one is started here.")] = None,
-    overwrite: Annotated[bool, _option("Begin anew, whatever is there.", "--overwrite")] = False,
+    overwrite: Annotated[bool, _option("Replace what another job has left there.", "--overwrite")] = False,
 ) -> None:
     """Explain every row of DATA by MODEL.
 
@@ -117,7 +117,11 @@ def explain(
     with _needs("cli"):
         from dasp.explain.job import Options  # noqa: PLC0415
         from dasp.explain.run import explain as run  # noqa: PLC0415
-    run(Options(**given))
+    options = Options(**given)
+    if options.engine == "ray":
+        with _needs("cluster"):
+            import ray  # noqa: F401, PLC0415
+    run(options)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["BadInput", "line_of"]
 
-_LONGEST = 300  # characters
+_LONGEST = 300  # characters of another library's message
 
 
 class BadInput(ValueError):
@@ -18,10 +18,13 @@ class BadInput(ValueError):
 
 
 def line_of(error: object) -> str:
-    """What another library says, on one line.
+    r"""What another library says, on one line that is not too long; what the system says, without a number and a path.
 
-    >>> line_of(ValueError("wrong   shape"))
-    'wrong shape'
+    >>> line_of(ValueError("no\n  such thing"))
+    'no such thing'
+    >>> line_of(FileNotFoundError(2, "No such file or directory", "absent.pt2"))
+    'No such file or directory'
     """
-    text = " ".join(str(error).split()) or type(error).__name__
+    said = isinstance(error, OSError) and error.strerror
+    text = " ".join(str(said or error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -53,8 +53,7 @@ def checked_program(path: Path) -> io.BytesIO:
                 danger = danger or next(_dangers(name, content), None)
                 clean.writestr(name, content)
     except (BadZipFile, OSError, ValueError, RuntimeError, RecursionError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else line_of(error)
-        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {reason}") from error
+        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {line_of(error)}") from error
     if not any(name.endswith("/archive_format") for name in names):
         raise BadInput(f"{path} is no program saved by torch.export.save, but another archive")
     if danger is not None:

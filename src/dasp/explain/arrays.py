@@ -13,13 +13,35 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 
-__all__ = ["ARRAYS", "IMAGES", "NPY", "NPZ", "Images", "open_array", "open_images"]
+__all__ = ["ARRAYS", "IMAGES", "NPY", "NPZ", "Images", "entry_names", "load", "open_array", "open_images"]
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _GREY = ("1", "L")
 _COLOUR = ("RGB", "RGBA", "P", "CMYK", "YCbCr", "LA", "PA")
+
+
+def load(file: Path, **options: Any) -> Any:
+    """The array of a .npy file."""
+    try:
+        array = np.load(file, allow_pickle=False, **options)
+    except Exception as error:
+        raise _broken(file, error) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise BadInput(f"{file}: is an archive of arrays; they are called .npz")
+    return array
+
+
+def entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names for the entries of a row."""
+    return tuple(f"x{i}" for i in range(shape[0]))
+
+
+def _broken(file: Path, error: Exception) -> BadInput:
+    """A damaged file can make a library raise anything."""
+    return BadInput(f"{file}: cannot be read: {line_of(error)}")
 
 
 @dataclass(frozen=True)
@@ -31,10 +53,7 @@ class NPY:
     @cached_property
     def array(self) -> Any:
         """The array, of which only what is used is read."""
-        try:
-            return np.load(self.file, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise BadInput(f"{self.file}: {' '.join(str(error).split())}") from error
+        return load(self.file, mmap_mode="r")
 
     def __getstate__(self) -> dict[str, Path]:
         return {"file": self.file}  # not what was read of it
@@ -47,7 +66,7 @@ class NPY:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the entries of a row, if it has one dimension."""
-        return tuple(f"x{i}" for i in range(self.shape[0])) if len(self.shape) == 1 else None
+        return entry_names(self.shape) if len(self.shape) == 1 else None
 
     @property
     def files(self) -> list[Path]:
@@ -81,8 +100,8 @@ class NPZ(NPY):
                 rows = min(size, shape[0] - number * size)
                 try:
                     content = stream.read(rows * row)
-                except (zipfile.BadZipFile, OSError, EOFError) as error:
-                    raise BadInput(f"{self.file}: {error}") from error
+                except Exception as error:
+                    raise _broken(self.file, error) from error
                 if len(content) < rows * row:
                     raise BadInput(f"{self.file}: ends in row {number * size + len(content) // max(row, 1)}")
                 if number not in skip:
@@ -99,17 +118,17 @@ class _Member:
         try:
             self.archive = zipfile.ZipFile(self.file)
         except (OSError, zipfile.BadZipFile) as error:
-            raise BadInput(f"{self.file}: {error}") from error
+            raise _broken(self.file, error) from error
         names = [name.removesuffix(".npy") for name in self.archive.namelist()]
         if len(names) != 1:
             raise BadInput(f"{self.file}: has {len(names)} arrays ({', '.join(names[:5])}); one is needed")
-        self.stream = self.archive.open(self.archive.namelist()[0])
         try:
+            self.stream = self.archive.open(self.archive.namelist()[0])
             version = np.lib.format.read_magic(self.stream)
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = header(self.stream)
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise BadInput(f"{self.file}: {error}") from error
+        except Exception as error:
+            raise _broken(self.file, error) from error
         if fortran and len(shape) > 1:
             raise BadInput(f"{self.file}: the array is in Fortran order; save np.ascontiguousarray of it")
         return self.stream, shape, dtype
@@ -162,8 +181,9 @@ class Images:
 
 
 def open_images(folder: Path) -> Images:
-    """All images below a folder."""
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGES and file.name[0] != ".")
+    """All images below a folder, but hidden ones."""
+    found = (file for file in folder.rglob("*") if file.suffix.lower() in IMAGES)
+    files = sorted(file for file in found if not any(part[0] == "." for part in file.relative_to(folder).parts))
     if not files:
         raise BadInput(f"{folder}: no images there ({', '.join(IMAGES)})")
     return Images(folder, files, _pixels(files[0]).shape)
@@ -177,5 +197,5 @@ def _pixels(file: Path) -> Any:
                 raise BadInput(f"{file}: images of mode {image.mode} are not read; save them as a NumPy array")
             pixels = np.asarray(image.convert("L" if image.mode in _GREY else "RGB"), dtype=np.float32) / 255
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadInput(f"{file}: not an image that can be read ({' '.join(str(error).split())})") from error
+        raise BadInput(f"{file}: not an image that can be read ({line_of(error)})") from error
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)

@@ -7,7 +7,7 @@ out of it, and the numbers of all others stay the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dasp.errors import BadInput
-from dasp.explain.arrays import ARRAYS, open_array, open_images
-from dasp.explain.tables import TABLES, open_table
+from dasp.explain.arrays import ARRAYS, entry_names, open_array, open_images
+from dasp.explain.tables import CSV, TABLES, open_table
 
 __all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
 
@@ -34,6 +34,11 @@ class Chunk:
     ids: pa.Array
     targets: Any  # (n,) class indices, or None
     bad: list[int]  # row numbers
+
+    def only(self, which: Any) -> Chunk:
+        """Some of its usable rows."""
+        targets = None if self.targets is None else self.targets[which]
+        return replace(self, values=self.values[which], ids=self.ids.filter(pa.array(which)), targets=targets)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def survey(source: Any, path: Path, dtype: str, *, fail: bool) -> Survey:
     bad: list[int] = []
     example: list[Any] = []
     ends: list[int] = []
-    integer_ids = True
+    integer_ids = isinstance(source, CSV)  # other files say what their ids are
     for _, values, ids, targets in source.chunks(max(1, min(_SURVEYED, 2**24 // max(1, total.size)))):
         cast, usable = _cast(values, dtype)
         if targets is not None:
@@ -131,7 +136,8 @@ def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtyp
     try:
         source = open_data(path, named)
     except BadInput as error:
-        raise BadInput(f"{option}: {error}") from error
+        hint = "; those of an array are called x0, x1, …" if named == list(entry_names(shape)) else ""
+        raise BadInput(f"{option}: {error}{hint}") from error
     if source.shape != shape:
         raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
     chunks = [chunk for _, chunk, _, _ in source.chunks(_SURVEYED)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import pickle
@@ -17,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 from dasp.explain.data import Chunk, Reader
+from dasp.explain.parts import packed, unpacked
 from dasp.explain.worker import Task, Worker
 
 __all__ = ["Explained", "locally", "on_ray"]
@@ -108,7 +108,7 @@ class _Pooled:
                 os.chdir(self.folder)
                 self.worker = Worker(self.task)
             table = _explained(self.worker, pickle.loads(row["content"]))  # noqa: S301 - written by _read
-            content = _packed(table)
+            content = packed(table).to_pybytes()
         except BadInput as wrong:
             error, bad = str(wrong), True
         except Exception:  # noqa: BLE001 - raised again where the job runs
@@ -119,20 +119,12 @@ class _Pooled:
 def _received(row: dict[str, Any]) -> Explained:
     if row["error"]:
         raise BadInput(row["error"]) if row["bad"] else RuntimeError(f"a worker failed:\n{row['error']}")
-    with pa.ipc.open_stream(row["content"]) as stream:
-        return Explained(row["number"], stream.read_all())
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return Explained(row["number"], unpacked(row["content"]))
 
 
 @contextmanager
 def _cluster(address: str | None, threads: int) -> Iterator[None]:
-    """A connection to the Ray at an address; or a small one of our own, which ends with the job."""
+    """A connection to the Ray at an address; or a small one of our own, which ends with the job, whatever Ray runs."""
     import ray  # noqa: PLC0415
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
@@ -145,13 +137,19 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
                "include_dashboard": False}  # fmt: skip
         try:
             with _mute():
-                ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **({} if address else own))
+                ray.init(
+                    address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else own)
+                )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise BadInput(f"--ray-address {address}: {' '.join(str(error).split())[:200]}") from error
+            what = f"--ray-address {address}" if address else "Ray cannot be started here"
+            raise BadInput(f"{what}: {line_of(error)}") from error
     try:
         largest = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
         if largest < threads:
-            raise BadInput(f"--threads is {threads}, but no machine of the Ray cluster has more than {largest:g} CPUs")
+            raise BadInput(
+                f"workers have {threads} threads in this job, but no machine of the Ray cluster has more than "
+                f"{largest:g} CPUs: give --threads"
+            )
         yield
     finally:
         if ours:

@@ -6,7 +6,7 @@
         000017.arrow      the explained rows of chunk 17
 
 Every file gets its name when it is whole and on the disk. The parts become OUT.parquet in one step, with the job in its
-metadata; then they are removed.
+metadata; then they are removed. A folder by that name with anything else in it is somebody's own, and left alone.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
+from dasp.explain.notes import Notes
 
-__all__ = ["Job", "Parts", "finished_job"]
+__all__ = ["Job", "Parts", "finished_job", "packed", "unpacked"]
 
 Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
 
 _KEY = b"dasp"
+_OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.arrow)(\.writing)?")
 _GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 
 
@@ -47,18 +49,36 @@ class Parts:
                 raise BadInput(f"{self.output}: is not a file that could be replaced")
             while self._lock is None:
                 self.folder.mkdir(exist_ok=True)
+                self._check_ours()
                 self._lock = self._locked()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not (self.folder / "job.json").exists():
+        if self._lock and not (self.folder / "job.json").exists():
             self.remove()  # nothing was begun
         if self._lock:
             self._lock.close()
 
     def remove(self) -> None:
-        """Leave nothing but the output."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Leave nothing but the output. The lock goes last: from then on, the folder may be another process's."""
+        with suppress(OSError):
+            self._clear()
+            (self.folder / "lock").unlink()
+            self.folder.rmdir()
+        if self._lock:
+            self._lock.close()
+        self._lock = None
+
+    def _clear(self) -> None:
+        for file in self.folder.iterdir():
+            if file.name != "lock" and _OURS.fullmatch(file.name):
+                file.unlink()
+
+    def _check_ours(self) -> None:
+        with suppress(FileNotFoundError):  # removed by the process that had it
+            for file in self.folder.iterdir():
+                if not _OURS.fullmatch(file.name):
+                    raise BadInput(f"{self.folder}: is needed for parts, but has a {file.name}; name another --output")
 
     def _locked(self) -> BinaryIO | None:
         """The lock; None if the folder was removed by the process that had it."""
@@ -72,24 +92,22 @@ class Parts:
         except BlockingIOError:
             lock.close()
             raise BadInput(f"{self.output}: another process is writing it; wait for it, or name another") from None
-        same = file.exists() and os.path.samestat(file.stat(), os.fstat(lock.fileno()))
-        return lock if same else None
+        if file.exists() and os.path.samestat(file.stat(), os.fstat(lock.fileno())):
+            return lock
+        lock.close()
+        return None
 
     def job(self) -> Job | None:
-        """What the parts are of: nothing that could go on, if it is damaged."""
+        """What the parts are of: an empty job, with which nothing can go on, if it is damaged."""
         try:
-            return json.loads((self.folder / "job.json").read_text())
+            return _job((self.folder / "job.json").read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError:
-            return {}
 
     def begin(self, job: Job) -> None:
         """Start anew."""
         with _writing(self.folder):
-            for file in self.folder.iterdir():
-                if file.name != "lock":
-                    file.unlink()
+            self._clear()
             self._write("job.json", json.dumps(job, indent=1).encode())
 
     def done(self) -> frozenset[int]:
@@ -99,24 +117,25 @@ class Parts:
     def commit(self, number: int, table: pa.Table) -> None:
         """Keep the rows of a chunk."""
         with _writing(self.folder):
-            self._write(f"{number:06}.arrow", _packed(table))
+            self._write(f"{number:06}.arrow", packed(table))
 
-    def finish(self, chunks: int, job: Job) -> int:
-        """Make the output of the parts, and remove them. The number of rows."""
+    def finish(self, chunks: int, job: Job) -> tuple[int, Notes]:
+        """Make the output of the parts, and remove them. The number of rows, and what is to be said of them."""
         temporary = self.folder / "output.parquet"
         with _writing(self.output):
             with temporary.open("wb") as stream:
-                count = _join((self._read(number) for number in range(chunks)), stream, job)
+                count, notes = _join(map(self._read, range(chunks)), stream, job)
                 stream.flush()
                 os.fsync(stream.fileno())
+            if not count:
+                raise BadInput(f"{self.output}: no row is left, as the model's output is not finite for any of them")
             temporary.replace(self.output)
             _sync(self.output.parent)
         self.remove()
-        return count
+        return count, notes
 
     def _read(self, number: int) -> pa.Table:
-        with pa.memory_map(str(self.folder / f"{number:06}.arrow")) as file:
-            return pa.ipc.open_file(file).read_all()
+        return unpacked((self.folder / f"{number:06}.arrow").read_bytes())  # not mapped: many maps are too many
 
     def _write(self, name: str, content: Any) -> None:
         temporary = self.folder / f"{name}.writing"
@@ -132,10 +151,17 @@ def finished_job(output: Path) -> Job | None:
     if not output.exists():
         return None
     try:
-        found = (pq.read_schema(output).metadata or {}).get(_KEY)
-        return {} if found is None else json.loads(found)
-    except (pa.ArrowException, OSError, ValueError):
+        return _job((pq.read_schema(output).metadata or {}).get(_KEY, b""))
+    except (pa.ArrowException, OSError):
         return {}
+
+
+def _job(content: bytes) -> Job:
+    try:
+        job = json.loads(content)
+    except ValueError:
+        return {}
+    return job if isinstance(job, dict) else {}
 
 
 @contextmanager
@@ -144,15 +170,20 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise BadInput(f"{path}: cannot be written: {line_of(error)}") from error
 
 
-def _packed(table: pa.Table) -> Any:
+def packed(table: pa.Table) -> Any:
     """A table as an Arrow file: one batch, as a slice of a table would be written with all of it."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     return sink.getvalue()
+
+
+def unpacked(content: Any) -> pa.Table:
+    """The table of an Arrow file."""
+    return pa.ipc.open_file(content).read_all()
 
 
 def _whole(file: Path) -> bool:
@@ -164,31 +195,36 @@ def _whole(file: Path) -> bool:
     return True
 
 
-def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> int:
+def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, Notes]:
     """All tables as one Parquet file, in row groups of a size that only they decide."""
     waiting: list[pa.Table] = []
     writer: Any = None
-    count = 0
+    count, notes = 0, Notes()
+    rows = size = 0  # of those that wait
 
     def write() -> None:
-        nonlocal writer, waiting
+        nonlocal writer, rows, size
         table = pa.concat_tables(waiting).combine_chunks()
         if writer is None:
             metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(job).encode()}
             writer = pq.ParquetWriter(stream, table.schema.with_metadata(metadata))
-        writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table) or 1)
-        waiting = []
+        writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table))
+        waiting.clear()
+        rows = size = 0
 
-    for table in filter(len, tables):
-        waiting.append(table)
-        count += len(table)
-        if sum(map(len, waiting)) >= _GROUP_ROWS or sum(part.nbytes for part in waiting) >= _GROUP_BYTES:
+    for noted in tables:
+        its, table = Notes.off(noted)
+        notes += its
+        if len(table):
+            waiting.append(table)
+            count, rows, size = count + len(table), rows + len(table), size + table.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
             write()
     if waiting:
         write()
     if writer is not None:
         writer.close()
-    return count
+    return count, notes
 
 
 def _sync(folder: Path) -> None:

@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 from dasp.explain import players
 from dasp.explain.data import Reader, Survey, open_data, survey
 from dasp.explain.job import Options, fingerprint
 from dasp.explain.models import load_model
 from dasp.explain.worker import PREDICTED, Task, Worker, outputs_of
-from dasp.rows import input_dtype
+from dasp.rows import device_of, input_dtype, takes_integers
 
 __all__ = ["Plan", "Say", "plan"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
+_DTYPES = ("float16", "float32", "float64")
 _EXPLAINER = ("method", "tolerance", "max_evaluations", "error_bars", "batch_size", "device", "seed")
 
 Say = Callable[[str], None]
@@ -44,24 +45,38 @@ class Plan:
 def plan(options: Options, threads: int | None, say: Say) -> Plan:
     """Read model and data, and try to explain two rows. `threads` are those of a job that was begun."""
     model = load_model(options.model, weights=options.weights, trust=options.trust)
-    wanted = input_dtype(model)
-    dtype = "int64" if wanted is None else str(wanted).removeprefix("torch.")
+    dtype = _dtype(model, options)
     target = _target(options.target)
     label = target if isinstance(target, str) and target != PREDICTED else None
     source = open_data(options.data, _list(options.columns), _list(options.drop), options.id, label)
     mask, names = players.groups(options.groups, source.names, source.shape)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
     say(_description(options.data, source.shape, seen))
-    absent = players.absent(options.baseline, options.background, source.names, source.shape, dtype, seen.mean)
+    baseline = options.baseline or "zero"
+    absent = players.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean)
     outputs = _outputs(model, seen, options)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
         target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
-        threads=options.threads or threads or torch.get_num_threads(),
+        skip=options.on_bad_row == "skip",
+        threads=options.threads or threads or (1 if options.engine == "ray" else torch.get_num_threads()),
         explainer={name: getattr(options, name) for name in _EXPLAINER},
     )  # fmt: skip
-    size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, seen.mean.size)))
+    entries = seen.mean.size * (
+        len(absent["background"]) if "background" in absent else 1
+    )  # as some methods repeat rows
+    size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, _tried(task, model, seen, say), source.files)
+
+
+def _dtype(model: nn.Module, options: Options) -> str:
+    """Of the rows that the model takes, by NumPy's name."""
+    if takes_integers(model):
+        return "int64"
+    dtype = str(input_dtype(model)).removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise BadInput(f"{options.model}: is a model of {dtype}; models of {', '.join(_DTYPES)} are explained")
+    return dtype
 
 
 def _list(text: str | None) -> list[str] | None:
@@ -93,14 +108,13 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
     x = torch.from_numpy(seen.example)
     if options.device is not None:
         model.to(options.device)
-    device = next((parameter.device for parameter in model.parameters()), None)
     try:
-        outputs = outputs_of(model, x, device)
+        outputs = outputs_of(model, x, device_of(model))
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(
-            f"{options.model} does not take rows of {options.data}, of shape {tuple(x.shape[1:])}: {_line(error)}"
+            f"{options.model} does not take rows of {options.data}, of shape {tuple(x.shape[1:])}: {line_of(error)}"
         ) from error
     return outputs.shape[1]
 
@@ -125,17 +139,37 @@ def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Sur
 def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
     """A worker that has explained two rows."""
     x = torch.from_numpy(seen.example)
-    target: Any = task.target if isinstance(task.target, int) else torch.zeros(len(x), dtype=torch.long)
     try:
         with _quiet():
             worker = Worker(task, model)
-            worker.attribute(x, None if task.target is None and seen.targets is None else target)
+            _check_base(worker, x)
+            _try(worker, x, labelled=seen.targets is not None)
     except BadInput:
         raise
     except Exception as error:
-        raise BadInput(f"{task.model} cannot be explained: {_line(error)}") from error
-    say(f"method: {worker.explainer.method} ({_line(worker.explainer.reason)})")
+        raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
+    say(f"method: {worker.explainer.method} ({line_of(worker.explainer.reason)})")
     return worker
+
+
+def _check_base(worker: Worker, x: Tensor) -> None:
+    """What the model gives for absent players is part of every value."""
+    (name, rows), *_ = [*worker.task.absent.items(), ("baselines", np.zeros(x.shape[1:], x.numpy().dtype))]
+    outputs = worker.outputs(torch.from_numpy(rows).reshape(-1, *x.shape[1:]))
+    target = worker.task.target
+    if not (outputs[:, target] if isinstance(target, int) else outputs).isfinite().all():
+        what = "--background" if name == "background" else "--baseline"
+        raise BadInput(
+            f"{worker.task.model}: its output is not finite where all inputs are absent; give another {what}"
+        )
+
+
+def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
+    outputs = worker.outputs(x)
+    target, finite = worker.target(outputs, outputs.argmax(1).numpy() if labelled else None)
+    if not finite.any():
+        raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite")
+    worker.attribute(x[finite], target[finite] if isinstance(target, Tensor) else target)
 
 
 @contextmanager
@@ -148,8 +182,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
-
-
-def _line(text: object) -> str:
-    line = " ".join(str(text).split())
-    return line if len(line) <= 300 else line[:300] + " …"

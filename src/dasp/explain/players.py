@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
+from dasp.explain.arrays import load
 from dasp.explain.data import read_all
 
 __all__ = ["RESERVED", "absent", "groups"]
 
 RESERVED = ("id", "target", "prediction", "base_value", "gap", "method", "values", "sd")
+_HINTS = {
+    "id": "give --id id if it names the rows, --drop id if it is no input, or choose another",
+    "target": "give --target target if it has classes, --drop target if it is no input, or choose another",
+}
 
 
 def groups(
@@ -37,7 +42,7 @@ def groups(
         raise BadInput(f"--groups: {file} must be a .json file (names) or a .npy file (player numbers)")
     for name in names or ():
         if name in RESERVED or name.startswith("sd:"):
-            raise BadInput(f"{name!r} is the name of a column of the output, an input or group needs another")
+            raise BadInput(f"{name!r} is the name of a column of the output: {_HINTS.get(name, 'choose another')}")
     return mask, names
 
 
@@ -108,9 +113,9 @@ def _group_of(found: dict[str, list[str]], name: str) -> int:
 
 def _numbers(file: Path, shape: tuple[int, ...]) -> Any:
     try:
-        mask = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"--groups: {file}: {' '.join(str(error).split())}") from error
+        mask = load(file)
+    except BadInput as error:
+        raise BadInput(f"--groups: {error}") from error
     if mask.dtype.kind not in "iu":
         raise BadInput(f"--groups: {file} has dtype {mask.dtype}; player numbers are integers")
     try:

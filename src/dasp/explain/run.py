@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -23,16 +24,16 @@ def explain(options: Options, say: Say = print) -> None:
     with Parts(options.output) as parts:
         begun, finished = parts.job(), finished_job(options.output)
         planned = plan(options, (begun or finished or {}).get("--threads"), say)
-        job = describe(
-            options, planned.worker.model, planned.files, planned.survey.bad, planned.reader.size, planned.task.threads
-        )
+        outputs = planned.worker.outputs(torch.from_numpy(planned.survey.example))
+        size, threads = planned.reader.size, planned.task.threads
+        job = describe(options, planned.worker.model, outputs, planned.files, planned.survey.bad, size, threads)
+        if not options.overwrite:
+            check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:
             parts.remove()
             say(f"{options.output}: done before, with the same model, data and options")
             return
         if begun != job:
-            if not options.overwrite:
-                check_free(begun, finished, job, options.output, parts.folder)
             parts.begin(job)
         _work(options, planned, parts, job, say)
 
@@ -51,9 +52,11 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
             parts.commit(result.number, result.table)
             progress.advance(bar, _rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
-    written = parts.finish(chunks, job)
+    written, notes = parts.finish(chunks, job)
     rate = (rows - before) / seconds
     say(f"{options.output}: {written:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
+    for line in notes.lines(written, options.tolerance):
+        say(line)
 
 
 def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator[Explained, None, None]:

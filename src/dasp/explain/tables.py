@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 
 __all__ = ["CSV", "TABLES", "Parquet", "open_table"]
 
-_BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file, rows of a Parquet file parsed at once
+_BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
+_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,18 @@ class CSV(_Table):
     """Comma, semicolon or tab separated, with a line of names."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        names, separator = _header(self.file)
-        numbers = {name: pa.float64() for name in (*self.names, *filter(None, [self.target]))}
+        head = _head(self.file)
+        numbers = (*self.names, *filter(None, [self.target]))
+        types = {name: pa.bool_() if name in head.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(
-            column_types={**numbers, **({self.id: pa.string()} if self.id else {})}, include_columns=self.wanted
+            column_types={**types, **({self.id: pa.string()} if self.id else {})}, include_columns=self.wanted
         )
-        read = pv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=names, skip_rows=1)
-        parse = pv.ParseOptions(delimiter=separator, newlines_in_values=True)
+        read = pv.ReadOptions(block_size=head.block, use_threads=False, column_names=head.names, skip_rows=1)
+        parse = pv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
         try:
             yield from pv.open_csv(self.file, read, parse, convert)
         except (pa.ArrowException, OSError) as error:
-            raise _told(self.file, error, names) from error
+            raise _told(self.file, error, head.names) from error
 
 
 class Parquet(_Table):
@@ -95,7 +98,7 @@ TABLES: dict[str, type[_Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parq
 def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None) -> Any:
     """A table whose inputs are `columns`, by default all but those to drop, the id and the target."""
     kind = TABLES[file.suffix.lower()]
-    types = _types(file) if kind is Parquet else dict.fromkeys(_header(file)[0])
+    types = _types(file) if kind is Parquet else dict.fromkeys(_head(file).names)
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
             raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}")
@@ -114,17 +117,25 @@ def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str 
     return kind(file, tuple(names), id_, target)
 
 
-def _header(file: Path) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them."""
+class _Head(NamedTuple):
+    """What the first two lines of a CSV file tell."""
+
+    names: list[str]
+    separator: str
+    booleans: set[str]  # columns that begin with True or False
+    block: int  # bytes that hold some lines
+
+
+def _head(file: Path) -> _Head:
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            line = stream.readline()
+            line, second = stream.readline(), stream.readline()
     except UnicodeDecodeError as error:
         raise BadInput(f"{file}: not a text file in UTF-8") from error
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}") from error
     separator = max(",;\t", key=line.count)
-    names = [name.strip() for name in next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])]
+    names, first = ([entry.strip() for entry in _split(text, separator)] for text in (line, second))
     if not any(names):
         raise BadInput(f"{file}: empty; a first line with the names of the columns is needed")
     if "" in names:
@@ -132,7 +143,15 @@ def _header(file: Path) -> tuple[list[str], str]:
     _distinct(file, names)
     if all(map(_is_number, names)):
         raise BadInput(f"{file}: the first line has numbers; the names of the columns are needed there")
-    return names, separator
+    booleans = {name for name, entry in zip(names, first, strict=False) if entry.lower() in ("true", "false")}
+    return _Head(names, separator, booleans, max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second))))
+
+
+def _split(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
+    except csv.Error:  # a text that is longer than any name or number
+        return []
 
 
 def _types(file: Path) -> dict[str, Any]:
@@ -171,11 +190,11 @@ def _some(names: list[str]) -> str:
 
 
 def _told(file: Path, error: Exception, names: list[str] | None = None) -> BadInput:
-    """What pyarrow says, on one line, with the name of the column instead of its number."""
-    text = " ".join(str(error).split())
-    for i in reversed(range(len(names or []))):
-        text = text.replace(f"In CSV column #{i}:", f"column {(names or [])[i]!r}:")
-    return BadInput(f"{file}: {text[:300]}")
+    """What pyarrow says, with the name of the column instead of its number, and rows from 0."""
+    text = re.sub(r"In CSV column #(\d+):", lambda found: f"column {(names or [])[int(found[1])]!r}:", line_of(error))
+    text = re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - 2} (the first row is 0)", text)
+    text = re.sub(r"CSV conversion error to (double|bool): invalid value", "no number:", text)
+    return BadInput(f"{file}: {text}")
 
 
 def _rechunked(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
