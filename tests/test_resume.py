@@ -259,7 +259,7 @@ def explain_there(folder, arguments):
 def test_killed_at_random(here):
     """SIGKILL at any moment; `benchmarks/kills.py` does it more often and with more rows."""
     np.save("many.npy", rows(400, 12))
-    arguments = ["explain", "small:wide", "many.npy", "--chunk", "8", "--method", "permutation", "-o"]
+    arguments = ["explain", "small:wide", "many.npy", "--chunk", "8", "--method", "permutation", "--threads", "1", "-o"]
     assert dasp(*arguments, "whole.parquet").code == 0
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["dasp.cli", "dasp.explain.run", "explain_files"])
