@@ -361,3 +361,13 @@ def test_models_that_squeeze_their_output(method):
     model, x = network(5), rows(1, 5)
     squeezed = method(lambda x: model(x).squeeze())
     torch.testing.assert_close(squeezed.attribute(x, internal_batch_size=1), method(model).attribute(x))
+
+
+def test_calls_do_not_depend_on_earlier_ones():
+    model, x = network(9), rows(3, 9)
+    calls = [{"max_evaluations": 100}, {"max_evaluations": 300, "seed": 1}, {"tolerance": 0.05, "max_evaluations": 300}]
+    method = BayesianShapley(model)
+    for options in [*calls, *calls]:
+        torch.testing.assert_close(
+            method.attribute(x, **options), BayesianShapley(model).attribute(x, **options), rtol=0, atol=0
+        )

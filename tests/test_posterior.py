@@ -10,9 +10,11 @@ import torch
 
 from dasp.attribution import posterior as posterior_module
 from dasp.attribution import regression
+from dasp.attribution.directions import Covariance
 from dasp.attribution.interactions import feature_count, features, kernel, size_means
 from dasp.attribution.pairs import Pairs, pair_count, shapley_weights
-from dasp.attribution.posterior import Covariance, Trust, posterior
+from dasp.attribution.posterior import Trust, posterior
+from dasp.attribution.regression import Regression
 
 
 def enumerated(function, x):
@@ -154,9 +156,9 @@ def test_posterior_is_gaussian_conditioning(players, number, monkeypatch):
     total, scale = torch.randn(3).double(), torch.rand(3, players).double() + 0.1
     places = torch.arange(players)[:, None].double()
     near = torch.exp(-torch.cdist(places, places))
-    covariances = [Covariance(torch.ones(1, players).double()), Covariance(scale), Covariance(scale, near)]
+    covariances = [Covariance.flat(players), Covariance(scale), Covariance(scale, near)]
     trust = Trust(0.1, 2)
-    mean, deviation = posterior(pairs, y, total, prior, covariances, trust)
+    mean, deviation = posterior(Regression.on(pairs), y, total, prior, covariances[1:], trust)
     for i in range(3):
         own = [covariance.of(slice(i, i + 1)) for covariance in covariances]
         wanted = dense_posterior(pairs, y[:, i], total[i], prior[i], own, trust)
@@ -170,8 +172,37 @@ def test_all_pairs_give_the_exact_values_whatever_the_prior(players):
     torch.manual_seed(0)
     pairs = Pairs.draw(players, 10**6, seed=0)
     y, total, prior = torch.randn(len(pairs), 2).double(), torch.randn(2).double(), torch.randn(2, players).double()
-    covariances = [Covariance(torch.ones(1, players).double())]
-    mean, deviation = posterior(pairs, y, total, prior, covariances, Trust(0.1, 2))
+    mean, deviation = posterior(Regression.on(pairs), y, total, prior, [], Trust(0.1, 2))
     exact = total[:, None] / players + (pairs.weights[:, None] * y).T @ pairs.centred()
     torch.testing.assert_close(mean, exact, rtol=0, atol=1e-10)
     assert float(deviation.max()) < 1e-5
+
+
+def test_regressions_are_kept_as_far_as_they_fit(monkeypatch):
+    kept = regression.Regressions()
+    pairs = kept.pairs(6, 20, seed=0)
+    assert kept.pairs(6, 20, seed=0) is pairs
+    first = kept.on(pairs, seed=0)
+    assert kept.on(pairs.first(10), seed=0) is not first
+    assert kept.on(pairs, seed=0) is first
+    other = kept.pairs(6, 20, seed=1)
+    assert not torch.equal(other.members, pairs.members)
+    assert kept.on(other, seed=1).pairs is other
+    monkeypatch.setattr(regression, "_MOST_KEPT", first.numbers)
+    assert kept.on(pairs, seed=0) is first  # the last one stays, the others have to go
+    assert kept.on(other, seed=1).pairs is other
+    assert kept.on(pairs, seed=0) is not first
+    monkeypatch.setattr(regression, "_MOST_KEPT", first.numbers - 1)
+    assert kept.on(pairs, seed=0) is not kept.on(pairs, seed=0)
+
+
+@pytest.mark.parametrize("number", [4, 20, 60, 400], ids=["few", "some", "more", "many"])
+def test_a_regression_serves_any_values(number):
+    torch.manual_seed(0)
+    pairs = Pairs.draw(10, number, seed=0)
+    total, prior = torch.randn(2).double(), torch.zeros(2, 10).double()
+    shared = Regression.on(pairs)
+    for _ in range(3):
+        y = torch.randn(number, 2).double()
+        own, again = (posterior(each, y, total, prior, [], Trust(0.1, 2)) for each in (Regression.on(pairs), shared))
+        torch.testing.assert_close(own, again, rtol=0, atol=0)

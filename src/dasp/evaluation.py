@@ -98,7 +98,7 @@ class Result:
     number: int | None  # of samples, steps, nodes or sizes
     evaluations: int  # per row
     paper_evaluations: int
-    seconds: float  # per row
+    seconds: float  # per row, of all rows explained at once
     rmse: float
     rmse_std: float
     spearman: float
@@ -106,6 +106,7 @@ class Result:
     attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
 
     seconds_alone: float = math.nan  # of a row that is explained by itself
+    seconds_first: float = math.nan  # the same the first time, with what is done once: tracing, designs of coalitions
 
     @property
     def time_text(self) -> str:
@@ -144,7 +145,9 @@ class Trial:
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
             first = _first_row(arguments)
-            attribution.attribute(**first)  # what is done once: tracing, buffers
+            start = time.perf_counter()
+            attribution.attribute(**first)
+            first_time = time.perf_counter() - start
             _, alone = _timed(partial(attribution.attribute, **first))
             attributions, seconds = _timed(partial(attribution.attribute, **arguments))
         values = _by_player(attributions, self.question, arguments["inputs"])
@@ -154,7 +157,7 @@ class Trial:
         error, error_std, rank, rank_std = map(float, quality)
         return Result(
             self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
-            seconds / len(values), error, error_std, rank, rank_std, values, alone,
+            seconds / len(values), error, error_std, rank, rank_std, values, alone, first_time,
         )  # fmt: skip
 
 

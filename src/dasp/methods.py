@@ -78,6 +78,8 @@ class PlayerAttribution(PlayerMethod):
     ) -> Any:
         """Attributions in the shape of the inputs, every entry with the value of its player."""
         given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        if isinstance(self.method, PlayerMethod) and self.method.backgrounds:
+            return self.method.attribute(*given, **self.options)
         question = Question.ask(self.forward_func, *given, background=True)
         values = player_values(self.method, question, *given, **self.options)
         games = question.games

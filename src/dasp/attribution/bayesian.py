@@ -16,13 +16,15 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.directions import Covariance
 from dasp.attribution.exact import exact_values
 from dasp.attribution.game import Game
 from dasp.attribution.interface import PlayerMethod
 from dasp.attribution.pairs import Pairs
-from dasp.attribution.posterior import FEWEST_PAIRS, Covariance, Trust, posterior
+from dasp.attribution.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.priors import Prior, prior_values, trust
 from dasp.attribution.question import Question, Selection, rows_per_evaluation, worth
+from dasp.attribution.regression import Regression, Regressions
 from dasp.attribution.stages import answered, check_tolerance, refined, stages
 
 __all__ = ["FEWEST", "BayesianShapley"]
@@ -43,6 +45,9 @@ class BayesianShapley(PlayerMethod):
             trusted by what is known of their errors, other numbers less; data overrule both.
         prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
 
+    What depends on the number of players, evaluations and the seed alone (the coalitions, and the linear algebra on
+    them) is kept for further calls, in up to 256 MB: keep the object to explain row after row.
+
     >>> from dasp import GradientDASP
     >>> model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()
     >>> method = BayesianShapley(model, prior=GradientDASP(model))
@@ -60,6 +65,7 @@ class BayesianShapley(PlayerMethod):
             raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")
         self.prior = prior
         self.prior_options = prior_options or {}
+        self._regressions = Regressions()
 
     def attribute(
         self,
@@ -111,8 +117,9 @@ class BayesianShapley(PlayerMethod):
             def estimate(i: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
                 trusted, at_once = trust(self.prior), internal_batch_size or rows_per_evaluation(game)
                 own = _Estimate(
-                    self.forward_func, game, select, full - empty, priors[i], trusted, seed, at_once, progress
-                )
+                    self.forward_func, game, select, full - empty, priors[i], trusted, self._regressions, seed, at_once,
+                    progress,
+                )  # fmt: skip
                 return own.to(max_evaluations, tolerance)
 
             return answered(question, estimate, tolerance, f"{max_evaluations} evaluations", return_std=return_std)
@@ -129,19 +136,21 @@ class _Estimate:
         total: Tensor,
         prior: Tensor | None,
         trust: Trust,
+        regressions: Regressions,
         seed: int,
         at_once: int,
         progress: Any,
     ) -> None:
         self.function, self.game, self.select, self.total, self.prior = function, game, select, total, prior
-        self.trust, self.seed, self.at_once, self.progress = trust, seed, at_once, progress
+        self.trust, self.regressions, self.seed = trust, regressions, seed
+        self.at_once, self.progress = at_once, progress
 
     def to(self, evaluations: int, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
         """Means, standard deviations, and how many rows missed the tolerance."""
         if evaluations >= 2**self.game.count:
             values = exact_values(self.function, self.game, self.select, self.at_once, self.progress)
             return values, torch.zeros_like(values), 0
-        pairs = Pairs.draw(self.game.count, (evaluations - 2) // 2, self.seed)
+        pairs = self.regressions.pairs(self.game.count, (evaluations - 2) // 2, self.seed)
         outputs = self.total[0].numel()
         parts = [
             self._refined(pairs, torch.arange(self.game.rows)[part], tolerance)
@@ -158,7 +167,8 @@ class _Estimate:
             nonlocal done
             values[done:number, left] = self._half_differences(pairs.members[done:number], rows[left])
             done = number
-            return self._posterior(pairs.first(number), values[:number, left], rows[left])
+            regression = self.regressions.on(pairs.first(number), self.seed)
+            return self._posterior(regression, values[:number, left], rows[left])
 
         numbers = stages(max(_FIRST_PAIRS, self.game.count), len(pairs), _GROWTH, tolerance)
         mean, deviation, missed = refined(numbers, tolerance, self.total[rows], estimate)
@@ -172,16 +182,14 @@ class _Estimate:
         )
         return (present - absent) / 2
 
-    def _posterior(self, pairs: Pairs, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         shape = self.total[rows].shape
         columns, total = values.flatten(1), self.total[rows].flatten()
-        covariances = [Covariance(torch.ones(1, self.game.count, dtype=torch.float64))]
-        if self.prior is None:
-            prior = torch.zeros(len(total), self.game.count, dtype=torch.float64)
-        else:
+        prior, covariances = torch.zeros(len(total), self.game.count, dtype=torch.float64), []
+        if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T
-            covariances += _covariances(prior, self.game)
-        mean, deviation = posterior(pairs, columns, total, prior, covariances, self.trust)
+            covariances = _covariances(prior, self.game)
+        mean, deviation = posterior(regression, columns, total, prior, covariances, self.trust)
         return mean.T.unflatten(1, shape), deviation.T.unflatten(1, shape)
 
 

@@ -12,7 +12,6 @@ are zero mean over the design in the sense of the Shapley value: they describe t
 
 from __future__ import annotations
 
-from itertools import combinations
 from math import comb, pi
 
 import torch
@@ -42,15 +41,30 @@ def feature_count(players: int) -> int:
 
 def features(pairs: Pairs, part: slice = slice(None)) -> Tensor:
     """The interactions by themselves, (pairs, features), for parts of the design; their scale is that of all of it."""
-    cubic, slopes = _scales(pairs)
+    n, (cubic, slopes) = pairs.players, _scales(pairs)
     z, wave = pairs.centred(part), _waves(pairs)[part]
-    parts = [slopes * wave[:, j, None] * z for j in range(_HARMONICS)]
-    if pairs.players <= _MOST_CUBIC:
+    result = torch.empty(len(z), feature_count(n), dtype=z.dtype)
+    for j in range(_HARMONICS):
+        result[:, j * n : (j + 1) * n] = slopes * wave[:, j, None] * z
+    if n <= _MOST_CUBIC:
         sign = 2 * pairs.members[part].double() - 1
-        i, j, k = torch.tensor(list(combinations(range(pairs.players), 3))).T
-        i, j, k = sign[:, i], sign[:, j], sign[:, k]
-        parts.append(cubic * (i * j * k - (i + j + k) / 3))
-    return torch.cat(parts, 1)
+        _triples(sign, cubic, out=result[:, _HARMONICS * n :])
+    return result
+
+
+def _triples(sign: Tensor, scale: float, out: Tensor) -> None:
+    """scale·ψ_T for all T = {i < j < k} in lexicographic order."""
+    n = sign.shape[1]
+    first, second = torch.triu_indices(n, n, 1)
+    two = scale * sign[:, first] * sign[:, second]
+    start = 0
+    for i in range(n - 2):
+        last = two[:, int((first <= i).sum()) :]  # all {j < k} behind i
+        torch.mul(last, sign[:, i, None], out=out[:, start : start + last.shape[1]])
+        start += last.shape[1]
+    members = torch.zeros(n, start, dtype=sign.dtype)
+    members.scatter_(0, torch.combinations(torch.arange(n), 3).T, 1.0)
+    out.addmm_(sign, members, alpha=-scale / 3)
 
 
 def kernel(pairs: Pairs) -> Tensor:

@@ -59,7 +59,7 @@ class Pairs:
 
     def first(self, number: int) -> Pairs:
         """The shorter design."""
-        return Pairs(self.members[:number])
+        return self if number == len(self) else Pairs(self.members[:number])
 
     def __len__(self) -> int:
         return len(self.members)

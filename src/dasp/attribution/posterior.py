@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dasp.attribution.pairs import Pairs
-from dasp.attribution.regression import Summary, summaries
+from dasp.attribution.directions import Covariance, Directions
+from dasp.attribution.regression import Regression, Summary
 
-__all__ = ["FEWEST_PAIRS", "Covariance", "Trust", "posterior"]
+__all__ = ["FEWEST_PAIRS", "Trust", "posterior"]
 
 FEWEST_PAIRS = 4  # for a variance to be estimated
 _SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
@@ -50,40 +50,29 @@ class Trust:
         return -2 * (1 + x**2 / 3).log()
 
 
-@dataclass(frozen=True)
-class Covariance:
-    """A candidate for T = √t K √t: how the prior's errors are distributed."""
-
-    scale: Tensor  # t, (columns, players), or (1, players) for all columns
-    correlation: Tensor | None = None  # K, (players, players)
-
-    def of(self, columns: Tensor | slice) -> Covariance:
-        """For some of the columns."""
-        return self if len(self.scale) == 1 else Covariance(self.scale[columns], self.correlation)
-
-
 def posterior(
-    pairs: Pairs, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust
+    regression: Regression, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust
 ) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the Shapley values, (columns, players) each; a column is an output of a row.
 
     Args:
-        pairs: the design.
+        regression: on the pairs that were evaluated.
         y: (v(S) − v(Sᶜ))/2, (pairs, columns).
         total: Δ = v(P) − v(∅), (columns,).
         prior: R₀, (columns, players).
-        covariances: the candidates for T.
+        covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
     """
+    pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
     size = torch.maximum(y.abs().amax(0), prior.abs().amax(1))
     size = torch.where(size > 0, size, 1)  # so that nothing is lost in the squares of tiny or huge numbers
     y, total, prior = y / size, total / size, prior / size[:, None]
-    shared = summaries(pairs, y)
-    mixtures = [_mixture(summary, total, prior, covariances[0], trust) for summary in shared]
-    # Strengths of interactions that have no chance with the first covariance are not tried with the others.
+    shared = regression.summaries(y)
+    mixtures = [_mixture(summary, total, prior, None, trust) for summary in shared]
+    # Strengths of interactions that have no chance with players all alike are not tried with the others.
     likely = torch.stack([mixture.evidence for mixture in mixtures]).softmax(0) > _NEGLIGIBLE
-    for covariance in covariances[1:]:
+    for covariance in covariances:
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), total[columns], prior[columns], covariance.of(columns), trust)
             mixtures.append(part.spread(columns))
@@ -123,44 +112,36 @@ class _Mixture:
         return _Mixture(mean, variance, evidence)
 
 
-def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covariance, trust: Trust) -> _Mixture:
-    """Averaged over a, some columns at a time."""
-    pseudo, players = summary.design.shape
+def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covariance | None, trust: Trust) -> _Mixture:
+    """Averaged over a, some columns at a time; without a covariance, for players all alike."""
+    design = summary.design
+    pseudo, players = design.matrix.shape
     at_once = max(1, _NUMBERS_AT_ONCE // (players * max(pseudo, len(_SIGNAL))))
     parts = []
     for start in range(0, max(1, len(total)), at_once):
         part = slice(start, start + at_once)
-        parts.append(_averaged(summary.of(part), total[part], prior[part], covariance.of(part), trust))
+        directions = design.flat if covariance is None else design.directions(covariance.of(part))
+        parts.append(_averaged(summary.of(part), directions, total[part], prior[part], trust))
     fields = zip(*((part.mean, part.variance, part.evidence) for part in parts), strict=True)
     return _Mixture(*map(torch.cat, fields))
 
 
-def _averaged(summary: Summary, total: Tensor, prior: Tensor, covariance: Covariance, trust: Trust) -> _Mixture:
-    """In the eigenvectors of ATAᵀ, C is diagonal for every a. Indices: column, a, eigenvector k, player p."""
-    root = covariance.scale.sqrt()
-    smooth, ones = summary.design * root[:, None], root
-    if covariance.correlation is not None:
-        smooth, ones = smooth @ covariance.correlation, ones @ covariance.correlation
-    smooth, ones = smooth * root[:, None], ones * root  # AT and T1
-    share = ones / ones.sum(1, keepdim=True)
-    smooth = smooth - smooth.sum(2, keepdim=True) * share[:, None]  # given Σβ
-    before = covariance.scale - ones * share  # the diagonal of T, given Σβ
-    start = prior + share * (total - prior.sum(1))[:, None]
-
-    values, vectors = torch.linalg.eigh(smooth @ summary.design.T)
-    values = values.clamp(min=0)
-    additive, white = (vectors.mT @ x for x in (smooth, summary.white))  # ckp
-    residual = ((summary.values.T - start @ summary.design.T)[:, None] @ vectors)[:, 0]  # ck
-    a = _SIGNAL * summary.freedom / values.sum(1, keepdim=True)  # ca
+def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Tensor, trust: Trust) -> _Mixture:
+    """In these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
+    design, values = summary.design, directions.values
+    additive, white = directions.additive, directions.white
+    start = prior + directions.share * (total - prior.sum(1))[:, None]
+    residual = ((summary.values.T - start @ design.matrix.T)[:, None] @ directions.vectors)[:, 0]  # ck
+    a = _SIGNAL * design.freedom / values.sum(1, keepdim=True)  # ca
     shrink = 1 / (1 + a[..., None] * values[:, None])  # cak
     squares = summary.rest[:, None] + (shrink * residual[:, None].square()).sum(2)
     squares = squares.clamp(min=torch.finfo(squares.dtype).tiny)
-    logs = (shrink.log().sum(2) - summary.log_determinant - summary.freedom * squares.log()) / 2 + trust.log_density()
+    logs = (shrink.log().sum(2) - design.log_determinant - design.freedom * squares.log()) / 2 + trust.log_density()
 
     weighted = shrink * residual[:, None]
     means = (start + summary.shift)[:, None] + a[..., None] * (weighted @ additive) + weighted @ white
     explained = a[..., None] ** 2 * (shrink @ additive**2) + 2 * a[..., None] * (shrink @ (additive * white))
     # of the white part, `unknown` has the reduction for a = 0 already
-    variances = a[..., None] * before[:, None] - explained + summary.unknown + (1 - shrink) @ white**2
-    variances = variances * (squares / (summary.freedom - 2))[..., None]
+    variances = a[..., None] * directions.before[:, None] - explained + design.unknown + (1 - shrink) @ white**2
+    variances = variances * (squares / (design.freedom - 2))[..., None]
     return _Mixture._over(means, variances, logs)
