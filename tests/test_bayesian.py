@@ -10,6 +10,7 @@ from captum.attr import InputXGradient, IntegratedGradients
 from torch import nn
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, rmse
+from dasp.attribution import bayesian
 from test_posterior import enumerated
 
 
@@ -363,11 +364,27 @@ def test_models_that_squeeze_their_output(method):
     torch.testing.assert_close(squeezed.attribute(x, internal_batch_size=1), method(model).attribute(x))
 
 
-def test_calls_do_not_depend_on_earlier_ones():
+@pytest.mark.parametrize("prior", [False, True])
+def test_calls_do_not_depend_on_earlier_ones(prior):
     model, x = network(9), rows(3, 9)
-    calls = [{"max_evaluations": 100}, {"max_evaluations": 300, "seed": 1}, {"tolerance": 0.05, "max_evaluations": 300}]
-    method = BayesianShapley(model)
+    masks = torch.stack([torch.arange(9), torch.arange(9) // 2, torch.arange(9)])  # two games
+    calls = [
+        {"max_evaluations": 100},
+        {"max_evaluations": 300, "seed": 1},
+        {"tolerance": 0.05, "max_evaluations": 300},
+        {"max_evaluations": 30, "feature_mask": masks},
+    ]
+
+    def fresh():
+        return BayesianShapley(model, GradientDASP(model) if prior else None)
+
+    method = fresh()
     for options in [*calls, *calls]:
-        torch.testing.assert_close(
-            method.attribute(x, **options), BayesianShapley(model).attribute(x, **options), rtol=0, atol=0
-        )
+        torch.testing.assert_close(method.attribute(x, **options), fresh().attribute(x, **options), rtol=0, atol=0)
+
+
+def test_many_rows_are_done_in_parts(monkeypatch):
+    model, x = network(9), rows(7, 9)
+    whole = BayesianShapley(model).attribute(x, max_evaluations=100)
+    monkeypatch.setattr(bayesian, "_NUMBERS_AT_ONCE", 2 * 49)
+    torch.testing.assert_close(BayesianShapley(model).attribute(x, max_evaluations=100), whole)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -14,7 +17,7 @@ from dasp.attribution.directions import Covariance
 from dasp.attribution.interactions import feature_count, features, kernel, size_means
 from dasp.attribution.pairs import Pairs, pair_count, shapley_weights
 from dasp.attribution.posterior import Trust, posterior
-from dasp.attribution.regression import Regression
+from dasp.attribution.regression import Regression, Regressions
 
 
 def enumerated(function, x):
@@ -178,22 +181,64 @@ def test_all_pairs_give_the_exact_values_whatever_the_prior(players):
     assert float(deviation.max()) < 1e-5
 
 
-def test_regressions_are_kept_as_far_as_they_fit(monkeypatch):
-    kept = regression.Regressions()
+def test_regressions_are_kept_as_far_as_there_is_room(monkeypatch):
+    kept = Regressions()
     pairs = kept.pairs(6, 20, seed=0)
     assert kept.pairs(6, 20, seed=0) is pairs
-    first = kept.on(pairs, seed=0)
-    assert kept.on(pairs.first(10), seed=0) is not first
-    assert kept.on(pairs, seed=0) is first
+    stages = [kept.on(pairs.first(number), seed=0) for number in (5, 10, 20)]
+    again = [kept.on(pairs.first(number), seed=0) for number in (5, 10, 20)]
+    assert all(x is y for x, y in zip(stages, again, strict=True))
+    assert stages[-1].pairs is pairs
+    # One too many for the room: it is made anew every time, but those that are there stay.
+    monkeypatch.setattr(regression, "_MOST_KEPT", sum(each.numbers for each in stages))
+    assert kept.on(pairs.first(15), seed=0) is not kept.on(pairs.first(15), seed=0)
+    assert kept.on(pairs.first(10), seed=0) is stages[1]
+    # Another game drives them out.
     other = kept.pairs(6, 20, seed=1)
     assert not torch.equal(other.members, pairs.members)
-    assert kept.on(other, seed=1).pairs is other
-    monkeypatch.setattr(regression, "_MOST_KEPT", first.numbers)
-    assert kept.on(pairs, seed=0) is first  # the last one stays, the others have to go
-    assert kept.on(other, seed=1).pairs is other
-    assert kept.on(pairs, seed=0) is not first
-    monkeypatch.setattr(regression, "_MOST_KEPT", first.numbers - 1)
-    assert kept.on(pairs, seed=0) is not kept.on(pairs, seed=0)
+    replaced = kept.on(other, seed=1)
+    assert kept.on(other, seed=1) is replaced
+    assert kept.on(pairs, seed=0) is not stages[-1]
+
+
+def storage(thing, seen):
+    """Bytes of all tensors within, each storage once."""
+    if isinstance(thing, torch.Tensor):
+        place = thing.untyped_storage()
+        fresh = place.data_ptr() not in seen
+        seen.add(place.data_ptr())
+        return place.nbytes() if fresh else 0
+    if isinstance(thing, (list, tuple)):
+        return sum(storage(part, seen) for part in thing)
+    return sum(storage(part, seen) for part in vars(thing).values()) if hasattr(thing, "__dict__") else 0
+
+
+@pytest.mark.parametrize(
+    ("players", "number"), [(300, 20), (300, 250), (40, 60), (40, 5000), (20, 800), (20, 2000), (100, 3000)]
+)
+def test_the_size_of_a_regression(players, number):
+    prepared = Regression.on(Pairs.draw(players, 2 * number, seed=0).first(number))
+    posterior(prepared, torch.randn(number, 1).double(), torch.ones(1).double(), torch.zeros(1, players).double(), [],
+              Trust(0.1, 2))  # fmt: skip
+    real = storage(prepared, set()) / 8
+    assert 0.9 * real < prepared.numbers < 1.3 * real
+
+
+def test_copies_begin_empty_and_threads_do_not_disturb_each_other(monkeypatch):
+    kept = Regressions()
+    designs = [(Pairs.draw(6, number, seed), seed) for number in (5, 10, 20) for seed in range(3)]
+    numbers = [kept.on(*design).numbers for design in designs]
+    assert len(pickle.dumps(kept)) < 200
+    for copied in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
+        assert copied.on(*designs[0]) is not kept.on(*designs[0])
+    monkeypatch.setattr(regression, "_MOST_KEPT", max(numbers))
+
+    def check(i):
+        pairs, seed = designs[i % len(designs)]
+        assert torch.equal(kept.on(pairs, seed).pairs.members, pairs.members)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(check, range(400)))
 
 
 @pytest.mark.parametrize("number", [4, 20, 60, 400], ids=["few", "some", "more", "many"])

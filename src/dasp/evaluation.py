@@ -23,7 +23,7 @@ from dasp.attribution.exact import ExactShapley
 from dasp.attribution.foreign import values_of
 from dasp.attribution.permutation import PermutationShapley
 from dasp.attribution.question import Question
-from dasp.methods import METHODS, Method
+from dasp.methods import METHODS, Method, PlayerAttribution
 from dasp.metrics import rmse, spearman
 
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
@@ -141,24 +141,28 @@ class Trial:
     def run(self) -> Result:
         """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
         attribution = self.method.on(self.problem.model, self.number)
-        arguments, game = self.problem.arguments, self.question.games[0]
+        game = self.question.games[0]
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
-            first = _first_row(arguments)
-            start = time.perf_counter()
-            attribution.attribute(**first)
-            first_time = time.perf_counter() - start
-            _, alone = _timed(partial(attribution.attribute, **first))
-            attributions, seconds = _timed(partial(attribution.attribute, **arguments))
-        values = _by_player(attributions, self.question, arguments["inputs"])
+            alone = self._call(attribution, _first_row(self.problem.arguments))
+            _, first_time = _timed(alone, repeats=1)
+            _, alone_time = _timed(alone)
+            players, seconds = _timed(self._call(attribution, self.problem.arguments))
+        values = players[0].T
         errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
         ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
         quality = (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))
         error, error_std, rank, rank_std = map(float, quality)
         return Result(
             self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
-            seconds / len(values), error, error_std, rank, rank_std, values, alone, first_time,
+            seconds / len(values), error, error_std, rank, rank_std, values, alone_time, first_time,
         )  # fmt: skip
+
+    def _call(self, attribution: PlayerAttribution, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
+        """What is timed: the method itself. That the arguments are understood and checked is not part of it."""
+        question = _question(self.problem.model, arguments)
+        names = ("inputs", "baselines", "target", "additional_forward_args", "feature_mask")
+        return partial(attribution.values, question, *(arguments.get(name) for name in names))
 
 
 def trials(
@@ -200,10 +204,10 @@ def compare(
     return results
 
 
-def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
+def _timed(function: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, float]:
     """What a function returns, and the median time of some calls; random numbers start anew."""
     seconds: list[float] = []
-    while len(seconds) < _REPEATS and sum(seconds) < _ENOUGH:
+    while len(seconds) < repeats and sum(seconds) < _ENOUGH:
         torch.manual_seed(0)
         start = time.perf_counter()
         result = function()

@@ -31,7 +31,7 @@ from captum.attr import (
 )
 from captum.attr._core.lrp import SUPPORTED_LAYERS_WITH_RULES, SUPPORTED_NON_LINEAR_LAYERS
 from captum.attr._utils.lrp_rules import EpsilonRule
-from torch import nn
+from torch import Tensor, nn
 
 from dasp.attribution.arguments import Baselines, Target, Tensors
 from dasp.attribution.bayesian import FEWEST, BayesianShapley
@@ -78,12 +78,15 @@ class PlayerAttribution(PlayerMethod):
     ) -> Any:
         """Attributions in the shape of the inputs, every entry with the value of its player."""
         given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        if isinstance(self.method, PlayerMethod) and self.method.backgrounds:
-            return self.method.attribute(*given, **self.options)
         question = Question.ask(self.forward_func, *given, background=True)
-        values = player_values(self.method, question, *given, **self.options)
+        values = self.values(question, *given)
         games = question.games
         return question.answer([v.to(game.dtype).to(game.device) for v, game in zip(values, games, strict=True)])
+
+    def values(self, question: Question, *given: Any) -> list[Tensor]:
+        """The values of the players of each game (players, rows, *selected), by the method itself: `question` is that
+        of the arguments, which are all given."""
+        return player_values(self.method, question, *given, **self.options)
 
 
 class EpsilonLRP(LRP):  # type: ignore[misc]

@@ -46,7 +46,7 @@ class BayesianShapley(PlayerMethod):
         prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
 
     What depends on the number of players, evaluations and the seed alone (the coalitions, and the linear algebra on
-    them) is kept for further calls, in up to 256 MB: keep the object to explain row after row.
+    them) is kept for further calls, if it has room in 256 MB: keep the object to explain row after row.
 
     >>> from dasp import GradientDASP
     >>> model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()

@@ -58,8 +58,8 @@ class Pairs:
         return Pairs(torch.from_numpy(members))
 
     def first(self, number: int) -> Pairs:
-        """The shorter design."""
-        return self if number == len(self) else Pairs(self.members[:number])
+        """The shorter design; a copy, which does not hold the longer one."""
+        return self if number == len(self) else Pairs(self.members[:number].clone())
 
     def __len__(self) -> int:
         return len(self.members)

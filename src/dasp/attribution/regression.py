@@ -1,8 +1,9 @@
 """What the values of some pairs of coalitions say, reduced to the part of the regression that rows share.
 
-With covariance V = ν + b·interactions of everything but β (see `posterior`), m pairs tell about β what min(m, N)
-pseudo-observations with independent noise of variance 1 do: values = design·β + noise. For m ≤ N they are the pairs
-themselves, whitened; for m > N they come from zᵀV⁻¹z and zᵀV⁻¹y. V⁻¹ is taken in the smaller of pairs and interactions.
+With covariance V = ν + b·interactions of everything but β (see `posterior`), m pairs tell about β what no more than
+min(m, N) pseudo-observations with independent noise of variance 1 do: values = design·β + noise. For m ≤ N they are the
+pairs themselves, whitened; for m > N they come from zᵀV⁻¹z and zᵀV⁻¹y. V⁻¹ is taken in the smaller of pairs and
+interactions.
 
 All but the values depends on the pairs alone, and is most of the work. A `Regression` does it once.
 """
@@ -10,15 +11,16 @@ All but the values depends on the pairs alone, and is most of the work. A `Regre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
 
 import torch
 from torch import Tensor
 
 from dasp.attribution.directions import Covariance, Directions
-from dasp.attribution.interactions import feature_count, features, kernel, size_means
+from dasp.attribution.interactions import MOST_WAVES, feature_count, features, kernel, size_means
 from dasp.attribution.pairs import Pairs, log_counts
 
 __all__ = ["Design", "Regression", "Regressions", "Summary"]
@@ -67,8 +69,8 @@ class Regression(ABC):
     """The regression on a design, prepared for any values.
 
     >>> regression = Regression.on(Pairs.draw(players=6, number=12, seed=0))
-    >>> [summary.values.shape for summary in regression.summaries(torch.ones(12, 2).double())][0]
-    torch.Size([6, 2])
+    >>> regression.summaries(torch.ones(12, 2).double())[0].values.shape  # Σz = 0: one direction less than players
+    torch.Size([5, 2])
     """
 
     def __init__(self, pairs: Pairs) -> None:
@@ -96,43 +98,63 @@ class Regression(ABC):
 
     @property
     def numbers(self) -> int:
-        """How many numbers it keeps, about."""
-        players = self.pairs.players
-        return len(_STRENGTHS) * (min(len(self.pairs), feature_count(players)) ** 2 + 6 * players**2)
+        """How many numbers of eight bytes it keeps."""
+        pairs, players, few = len(self.pairs), self.pairs.players, min(len(self.pairs), self.pairs.players)
+        designs = 2 * few * few + 4 * few * players  # with their directions for players all alike
+        return len(_STRENGTHS) * (self._root_numbers() + designs) + pairs * (players // 8 + 4)
+
+    @abstractmethod
+    def _root_numbers(self) -> int:
+        """How many numbers the root of one strength has, with all that is kept beside it."""
 
     def _regressors(self, part: slice = slice(None)) -> Tensor:
         """Size means, z, and the covariance of y with the white part of R, side by side."""
         z = self.pairs.centred(part)
         return torch.cat([size_means(self.pairs)[part], z, (self.pairs.weights * self.noise)[part, None] * z], 1)
 
-    def _roots(self) -> list[Tensor]:
+    def _roots(self) -> Iterator[Tensor]:
         """V = root rootᵀ for each strength, (pairs, pairs)."""
         interactions = kernel(self.pairs) * self.unit
-        return [torch.linalg.cholesky(torch.diag(self.noise) + strength * interactions) for strength in _STRENGTHS]
+        for strength in _STRENGTHS:
+            yield torch.linalg.cholesky(torch.diag(self.noise) + strength * interactions)
 
 
 class Regressions:
-    """Designs and regressions on them that were used last, as many as fit."""
+    """Regressions that are kept for further calls, as far as there is room; copies of it begin empty."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._pairs: tuple[tuple[int, int, int], Pairs] | None = None
-        self._kept: OrderedDict[tuple[int, int, int], Regression] = OrderedDict()
+        self._kept: dict[tuple[int, int, int], Regression] = {}
+
+    def __reduce__(self) -> tuple[type[Regressions], tuple[()]]:
+        return Regressions, ()
 
     def pairs(self, players: int, number: int, seed: int) -> Pairs:
         """The first pairs of the design for a seed."""
-        key = (players, number, seed)
-        if self._pairs is None or self._pairs[0] != key:
-            self._pairs = key, Pairs.draw(*key)
-        return self._pairs[1]
+        key, last = (players, number, seed), self._pairs
+        if last is None or last[0] != key:
+            self._pairs = last = key, Pairs.draw(*key)
+        return last[1]
 
     def on(self, pairs: Pairs, seed: int) -> Regression:
         """On pairs of the design for a seed."""
         key = (pairs.players, len(pairs), seed)
-        regression = self._kept.pop(key, None) or Regression.on(pairs)
-        self._kept[key] = regression
-        while sum(kept.numbers for kept in self._kept.values()) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        regression = self._kept.get(key)
+        if regression is None:
+            regression = Regression.on(pairs)
+            with self._lock:
+                self._keep(key, regression)
         return regression
+
+    def _keep(self, key: tuple[int, int, int], regression: Regression) -> None:
+        """If there is no room, those of other games have to go, but not those of this one: stages of growing designs
+        come again in the same order, and the newest would always drive out the one that is needed next."""
+        room = _MOST_KEPT - regression.numbers
+        if sum(kept.numbers for kept in self._kept.values()) > room:
+            self._kept = {other: kept for other, kept in self._kept.items() if (other[0], other[2]) == (key[0], key[2])}
+        if sum(kept.numbers for kept in self._kept.values()) <= room:
+            self._kept = {**self._kept, key: regression}
 
 
 class _FewPairs(Regression):
@@ -151,6 +173,9 @@ class _FewPairs(Regression):
             log_determinant = _log_determinant(root) + _log_determinant(triangle)
             self._parts.append((root, basis, Design(matrix, white, unknown, log_determinant, len(pairs) - means)))
 
+    def _root_numbers(self) -> int:
+        return len(self.pairs) * (len(self.pairs) + MOST_WAVES)
+
     def summaries(self, y: Tensor) -> list[Summary]:
         nothing = torch.zeros(y.shape[1], dtype=y.dtype)
         whitened = [(design, basis, _solve(root, y)) for root, basis, design in self._parts]
@@ -158,22 +183,22 @@ class _FewPairs(Regression):
 
 
 class _SomePairs(Regression):
-    """More than players, fewer than interactions: products in the metric V⁻¹ from a root of V."""
+    """More than players, no more than interactions: products in the metric V⁻¹ from a root of V."""
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
-        self._x = self._regressors()
+        regressors = self._regressors()
         self._parts = []
         for root in self._roots():
-            x = _solve(root, self._x)
-            self._parts.append((root, _Reduction.of(x.T @ x, _log_determinant(root), self.variance, pairs)))
+            x = _solve(root, regressors)
+            self._parts.append((root, x, _Reduction.of(x.T @ x, _log_determinant(root), self.variance, pairs)))
+
+    def _root_numbers(self) -> int:
+        return len(self.pairs) * (len(self.pairs) + 2 * self.pairs.players + MOST_WAVES)
 
     def summaries(self, y: Tensor) -> list[Summary]:
-        whitened = [(reduction, root, _solve(root, y)) for root, reduction in self._parts]
-        return [
-            reduction.summary(self._x.T @ _solve(root.T, values, upper=True), values.square().sum(0))
-            for reduction, root, values in whitened
-        ]
+        whitened = [(reduction, x, _solve(root, y)) for root, x, reduction in self._parts]
+        return [reduction.summary(x.T @ values, values.square().sum(0)) for reduction, x, values in whitened]
 
 
 class _ManyPairs(Regression):
@@ -181,14 +206,13 @@ class _ManyPairs(Regression):
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
-        products: Tensor | float = 0.0
+        count = feature_count(pairs.players)
+        size = count + self._regressors(slice(1)).shape[1]
+        products = torch.zeros(size, size, dtype=torch.float64)
         for part in self._slices():
             x = torch.cat([self._interactions(part), self._regressors(part)], 1)
-            products = products + x.T @ (x / self.noise[part, None])
-        assert isinstance(products, Tensor)
-        count = feature_count(pairs.players)
-        ff, self._fx = products[:count].tensor_split([count], 1)
-        xx = products[count:, count:]
+            products += x.T @ (x / self.noise[part, None])
+        ff, self._fx, xx = products[:count, :count], products[:count, count:].clone(), products[count:, count:]
         log_noise = float(self.noise.log().sum())
         self._parts = []
         for strength in _STRENGTHS:
@@ -197,6 +221,9 @@ class _ManyPairs(Regression):
             log_determinant = log_noise + _log_determinant(root)
             reduction = _Reduction.of(xx - x.T @ x, log_determinant, self.variance, pairs)
             self._parts.append((strength, root, reduction))
+
+    def _root_numbers(self) -> int:
+        return len(self._fx) ** 2 + self._fx.numel() // len(_STRENGTHS)
 
     def _slices(self) -> list[slice]:
         return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self.pairs), _PAIRS_AT_ONCE)]

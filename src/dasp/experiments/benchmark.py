@@ -5,7 +5,8 @@
 
 Networks and truths are those of `dasp reproduce`, kept in the same place; results are always measured anew, as times of
 different runs cannot be compared. Ours explain all rows at once, as do Captum's and two of shap's; the other libraries
-take row after row. So there are two times: per row, explaining all of them, and of a row by itself.
+take row after row. So there are two times: per row, explaining all of them, and of a row by itself; and, as a third,
+that of the first call for a row, with what is done once (tracing, coalitions and the regression on them).
 """
 
 from __future__ import annotations
