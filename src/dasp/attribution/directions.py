@@ -36,11 +36,17 @@ class Directions:
     """Indices: column c (one for all, where T is the same), direction k, player p."""
 
     values: Tensor  # eigenvalues of ATAᵀ, given Σβ (ck)
-    vectors: Tensor  # of the observations, in columns (c, observation, k)
+    vectors: Tensor | None  # of the observations, in columns (c, observation, k); None if these are the directions
     additive: Tensor  # covariance of each direction with β/a (ckp)
     white: Tensor  # and with the white part of R (ckp)
     before: Tensor  # the diagonal of T, given Σβ (cp)
     share: Tensor  # which part of a change of Σβ each player has (cp)
+
+    @staticmethod
+    def orthogonal(matrix: Tensor, white: Tensor) -> Directions:
+        """Of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
+        share = torch.full((1, matrix.shape[1]), 1 / matrix.shape[1], dtype=matrix.dtype)
+        return Directions(matrix.square().sum(1)[None], None, matrix[None], white[None], 1 - share, share)
 
     @staticmethod
     def of(matrix: Tensor, white: Tensor, covariance: Covariance) -> Directions:
@@ -55,3 +61,7 @@ class Directions:
         values, vectors = torch.linalg.eigh(smooth @ matrix.T)
         before = covariance.scale - ones * share
         return Directions(values.clamp(min=0), vectors, vectors.mT @ smooth, vectors.mT @ white, before, share)
+
+    def along(self, residual: Tensor) -> Tensor:
+        """Observations (columns, observations) in these directions."""
+        return residual if self.vectors is None else (residual[:, None] @ self.vectors)[:, 0]

@@ -19,18 +19,17 @@ from torch import Tensor
 
 from dasp.attribution.pairs import Pairs
 
-__all__ = ["MOST_WAVES", "feature_count", "features", "kernel", "size_means"]
+__all__ = ["feature_count", "features", "kernel", "size_means"]
 
 _MOST_CUBIC = 30  # players: C(30, 3) = 4,060 features
 _HARMONICS = 2
-MOST_WAVES = 4
 _SLOPES = 0.2  # the variance of slopes relative to that of cubic terms: 0.1 to 0.5 in the networks it was measured on
 
 
 def size_means(pairs: Pairs) -> Tensor:
     """sin(πj(2s/N − 1)), (pairs, J): the mean of y by size, which is odd about N/2 and has no Shapley value. The more
     pairs, the more waves."""
-    waves = min(MOST_WAVES, len(pairs) // 24, (pairs.players - 1) // 2)
+    waves = min(4, len(pairs) // 24, (pairs.players - 1) // 2)
     j = torch.arange(1, waves + 1, dtype=torch.float64)
     return torch.sin(pi * j * (2 * pairs.sizes[:, None] / pairs.players - 1))
 

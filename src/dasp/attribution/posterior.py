@@ -131,7 +131,7 @@ def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Te
     design, values = summary.design, directions.values
     additive, white = directions.additive, directions.white
     start = prior + directions.share * (total - prior.sum(1))[:, None]
-    residual = ((summary.values.T - start @ design.matrix.T)[:, None] @ directions.vectors)[:, 0]  # ck
+    residual = directions.along(summary.values.T - start @ design.matrix.T)  # ck
     a = _SIGNAL * design.freedom / values.sum(1, keepdim=True)  # ca
     shrink = 1 / (1 + a[..., None] * values[:, None])  # cak
     squares = summary.rest[:, None] + (shrink * residual[:, None].square()).sum(2)

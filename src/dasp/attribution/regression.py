@@ -13,14 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import Lock
 
 import torch
 from torch import Tensor
 
 from dasp.attribution.directions import Covariance, Directions
-from dasp.attribution.interactions import MOST_WAVES, feature_count, features, kernel, size_means
+from dasp.attribution.interactions import feature_count, features, kernel, size_means
 from dasp.attribution.pairs import Pairs, log_counts
 
 __all__ = ["Design", "Regression", "Regressions", "Summary"]
@@ -40,14 +39,10 @@ class Design:
     unknown: Tensor  # variance of the white part of R that the data do not reveal, if β was known (players,)
     log_determinant: float  # of V, on the complement of the size means
     freedom: int  # degrees of freedom of y without the size means
-
-    @cached_property
-    def flat(self) -> Directions:
-        """What it tells of players who are all alike before."""
-        return self.directions(Covariance.flat(self.matrix.shape[1]))
+    flat: Directions  # what they tell of players who are all alike before
 
     def directions(self, covariance: Covariance) -> Directions:
-        """What it tells of players whose values are distributed like that before."""
+        """What they tell of players whose values are distributed like that before."""
         return Directions.of(self.matrix, self.white, covariance)
 
 
@@ -99,13 +94,11 @@ class Regression(ABC):
     @property
     def numbers(self) -> int:
         """How many numbers of eight bytes it keeps."""
-        pairs, players, few = len(self.pairs), self.pairs.players, min(len(self.pairs), self.pairs.players)
-        designs = 2 * few * few + 4 * few * players  # with their directions for players all alike
-        return len(_STRENGTHS) * (self._root_numbers() + designs) + pairs * (players // 8 + 4)
+        return len(_STRENGTHS) * self._numbers_each() + len(self.pairs) * (self.pairs.players // 8 + 4)
 
     @abstractmethod
-    def _root_numbers(self) -> int:
-        """How many numbers the root of one strength has, with all that is kept beside it."""
+    def _numbers_each(self) -> int:
+        """For each strength."""
 
     def _regressors(self, part: slice = slice(None)) -> Tensor:
         """Size means, z, and the covariance of y with the white part of R, side by side."""
@@ -171,10 +164,12 @@ class _FewPairs(Regression):
             matrix, white = (x - basis @ (basis.T @ x))[:, means:].tensor_split(2, 1)
             unknown = self.variance - white.square().sum(0)
             log_determinant = _log_determinant(root) + _log_determinant(triangle)
-            self._parts.append((root, basis, Design(matrix, white, unknown, log_determinant, len(pairs) - means)))
+            flat = Directions.of(matrix, white, Covariance.flat(pairs.players))
+            design = Design(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
+            self._parts.append((root, basis, design))
 
-    def _root_numbers(self) -> int:
-        return len(self.pairs) * (len(self.pairs) + MOST_WAVES)
+    def _numbers_each(self) -> int:
+        return len(self.pairs) * (2 * len(self.pairs) + 4 * self.pairs.players)
 
     def summaries(self, y: Tensor) -> list[Summary]:
         nothing = torch.zeros(y.shape[1], dtype=y.dtype)
@@ -193,8 +188,9 @@ class _SomePairs(Regression):
             x = _solve(root, regressors)
             self._parts.append((root, x, _Reduction.of(x.T @ x, _log_determinant(root), self.variance, pairs)))
 
-    def _root_numbers(self) -> int:
-        return len(self.pairs) * (len(self.pairs) + 2 * self.pairs.players + MOST_WAVES)
+    def _numbers_each(self) -> int:
+        players = self.pairs.players
+        return len(self.pairs) * (len(self.pairs) + 2 * players) + 3 * players**2
 
     def summaries(self, y: Tensor) -> list[Summary]:
         whitened = [(reduction, x, _solve(root, y)) for root, x, reduction in self._parts]
@@ -222,8 +218,8 @@ class _ManyPairs(Regression):
             reduction = _Reduction.of(xx - x.T @ x, log_determinant, self.variance, pairs)
             self._parts.append((strength, root, reduction))
 
-    def _root_numbers(self) -> int:
-        return len(self._fx) ** 2 + self._fx.numel() // len(_STRENGTHS)
+    def _numbers_each(self) -> int:
+        return len(self._fx) ** 2 + self._fx.numel() // len(_STRENGTHS) + 3 * self.pairs.players**2
 
     def _slices(self) -> list[slice]:
         return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self.pairs), _PAIRS_AT_ONCE)]
@@ -269,7 +265,8 @@ class _Reduction:
         whiten = (directions[:, seen] / precision[seen].sqrt()).T
         matrix, white = (whiten @ xx[:n]).tensor_split(2, 1)
         unknown = variance - xx[n:, n:].diagonal()
-        design = Design(matrix, white, unknown, log_determinant + _log_determinant(root), len(pairs) - means)
+        flat = Directions.orthogonal(matrix, white)
+        design = Design(matrix, white, unknown, log_determinant + _log_determinant(root), len(pairs) - means, flat)
         return _Reduction(design, root, cross, whiten)
 
     def summary(self, xy: Tensor, yy: Tensor) -> Summary:
