@@ -29,7 +29,7 @@ from dasp.metrics import rmse, spearman
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
 
 _MOST_ENUMERATED = 20  # players
-_REPEATS, _ENOUGH = 5, 0.5  # times, or seconds
+_REPEATS, _ENOUGH = 25, 0.3  # times, or seconds
 TRUTH_SEED = 20_190_610  # other permutations than those of the methods that are compared with it
 
 
