@@ -215,7 +215,7 @@ def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> 
 
 def automatic_rank(game: Game) -> Rank:
     """The number of columns for rank="auto": where more bought little accuracy for their time. For images that is
-    `benchmarks/gradient.py ranks`; for sequences benchmarks/dna.py, where 11 and 21 were equally good. Those for
+    `benchmarks/gradient.py ranks`; for sequences the DNA experiment, where 11 and 21 were equally good. Those for
     volumes and players without an order are by analogy, not measured."""
     if game.count <= _FEW_PLAYERS:
         return "full"
