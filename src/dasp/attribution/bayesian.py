@@ -100,7 +100,9 @@ class BayesianShapley(PlayerMethod):
             show_progress: show a progress bar.
             return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
                 the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
-                to the prior by more than their own standard deviation says.
+                to the prior by more than their own standard deviation says. On a network of 18 inputs for which
+                GradientDASP was poor, 95 % intervals on top of it held 83 to 90 % up to 32N evaluations; without a
+                prior, 94 to 95 %.
         """
         check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
