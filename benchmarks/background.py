@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from dasp import ExactShapley, GradientDASP, rmse, spearman
 from dasp.attribution import extension
-from dasp.coalitions import bernoulli
-from dasp.experiments.experiment import fit
-from dasp.gaussian import Gaussian
-from dasp.players import Contributions
+from dasp.paper.experiment import fit
+from dasp.propagation.coalitions import bernoulli
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.values import Contributions
 
 ROWS, BACKGROUND = 20, 50
 

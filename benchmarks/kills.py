@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dasp.experiments.experiment import Data
-from dasp.experiments.parkinsons import Parkinsons
+from dasp.paper.experiment import Data
+from dasp.paper.parkinsons import Parkinsons
 
 COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
 WORKER = b"ray::MapWorker"

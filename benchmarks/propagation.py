@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from dasp.experiments.mnist import lenet
-from dasp.gaussian import Gaussian
-from dasp.lifting import lift
-from dasp.rules import RULES
-from dasp.tracing import trace
+from dasp.paper.mnist import lenet
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.lifting import lift
+from dasp.propagation.rules import RULES
+from dasp.propagation.tracing import trace
 from networks import small_resnet
 
 BATCH, REPEATS = 64, 30

@@ -1,4 +1,4 @@
-"""Which method for how many players: what `dasp.selection` rests on.
+"""Which method for how many players: what `dasp.methods.choice` rests on.
 
     python benchmarks/selection.py
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dasp.experiments.comparison import Setting, prepared
-from dasp.experiments.dna import DNA
-from dasp.experiments.experiment import Experiment, Size
-from dasp.experiments.mnist import MNIST
-from dasp.experiments.parkinsons import Parkinsons
-from dasp.experiments.store import Store
+from dasp.paper.dna import DNA
+from dasp.paper.experiment import Experiment, Size
+from dasp.paper.mnist import MNIST
+from dasp.paper.outcome import Setting, prepared
+from dasp.paper.parkinsons import Parkinsons
+from dasp.paper.store import Store
 
 
 def _prepared(experiment: Experiment, rows: int, permutations: int) -> Setting:

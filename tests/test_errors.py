@@ -18,8 +18,8 @@ from dasp import (
     propagate,
     rule,
 )
-from dasp.gaussian import Gaussian
-from dasp.rules import RULES, same_entry
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.rules import RULES, same_entry
 
 MODEL = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
 X = torch.ones(2, 4)

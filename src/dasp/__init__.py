@@ -1,19 +1,16 @@
 """Shapley values for PyTorch models by propagating random coalitions through the network."""
 
+from dasp import former_names
 from dasp.attribution.bayesian import BayesianShapley
 from dasp.attribution.dasp import DASP
+from dasp.attribution.deeplift import DeepLiftRevealCancel, shapley_of_maximum
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.gradient import GradientDASP
 from dasp.attribution.permutation import PermutationShapley
-from dasp.attribution.revealcancel import DeepLiftRevealCancel
+from dasp.errors import UnsupportedOperation, UntraceableModel
+from dasp.evaluation import axioms, completeness_gap, rmse, spearman
 from dasp.explainer import Explainer
-from dasp.gaussian import Gaussian
-from dasp.lifting import UnsupportedOperation
-from dasp.maximum_game import shapley_of_maximum
-from dasp.metrics import completeness_gap, rmse, spearman
-from dasp.propagation import propagate
-from dasp.rules import rule
-from dasp.tracing import UntraceableModel
+from dasp.propagation import Gaussian, propagate, rule
 
 __all__ = [
     "DASP",
@@ -26,6 +23,7 @@ __all__ = [
     "PermutationShapley",
     "UnsupportedOperation",
     "UntraceableModel",
+    "axioms",
     "completeness_gap",
     "propagate",
     "rmse",
@@ -34,4 +32,6 @@ __all__ = [
     "spearman",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
+
+former_names.serve()

@@ -42,7 +42,7 @@ def reproduce(
 ) -> None:
     """The paper's three experiments: train, explain by every method, compare, and show all of it on one page."""
     with _needs("experiments"):
-        from dasp.experiments.reproduce import reproduce as run  # noqa: PLC0415  # torch and matplotlib take seconds
+        from dasp.paper.reproduce import reproduce as run  # noqa: PLC0415  # torch and matplotlib take seconds
     run(experiment, output, Console(), full=full, threads=threads)
 
 
@@ -52,7 +52,7 @@ def benchmark(
 ) -> None:
     """Our estimators against shap, captum and shapiq: same networks, rows, truth and threads, in one run."""
     with _needs("experiments"):
-        from dasp.experiments.benchmark import benchmark as run  # noqa: PLC0415
+        from dasp.paper.benchmark import benchmark as run  # noqa: PLC0415
     run(experiment, output, Console(), full=full, threads=threads)
 
 
@@ -115,8 +115,8 @@ def explain(
     given = dict(locals())
     given["id"] = given.pop("id_")
     with _needs("cli"):
-        from dasp.explain.job import Options  # noqa: PLC0415
-        from dasp.explain.run import explain as run  # noqa: PLC0415
+        from dasp.jobs.identity import Options  # noqa: PLC0415
+        from dasp.jobs.run import explain as run  # noqa: PLC0415
     options = Options(**given)
     if options.engine == "ray":
         with _needs("cluster"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "line_of"]
+__all__ = ["BadInput", "UnsupportedOperation", "UntraceableModel", "line_of"]
 
 _LONGEST = 300  # characters of another library's message
 
@@ -15,6 +15,14 @@ class BadInput(ValueError):
         ...
     dasp.errors.BadInput: rows.csv: column 'age' has text in row 3
     """
+
+
+class UnsupportedOperation(NotImplementedError):
+    """The model uses operations that have no rule for random values; all of them are listed."""
+
+
+class UntraceableModel(TypeError):
+    """The model cannot be written as one graph of operations."""
 
 
 def line_of(error: object) -> str:

@@ -1,1 +1,1 @@
-"""The estimators, each a `captum.attr.Attribution`."""
+"""The attribution methods, in Captum's interface."""

@@ -19,14 +19,15 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
-from dasp.attribution.game import Game
-from dasp.attribution.propagated import PropagatedAttribution, rows_at_once
-from dasp.attribution.question import Question, Selection
-from dasp.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
-from dasp.gaussian import Gaussian
-from dasp.lifting import Lifted
-from dasp.players import Contributions
+from dasp.attribution.base import PropagatedAttribution, rows_at_once
+from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.games.game import Game
+from dasp.games.request import Question
+from dasp.games.target import Selection
+from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.lifting import Lifted
+from dasp.propagation.values import Contributions
 
 __all__ = ["DASP"]
 

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.arguments import Baselines, Target, Tensors, check_positive
-from dasp.attribution.game import Game
-from dasp.attribution.interface import PlayerMethod
-from dasp.attribution.question import Question, Selection, rows_per_evaluation
+from dasp.attribution.base import PlayerMethod
+from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.games.game import Game
+from dasp.games.request import Question, rows_per_evaluation
+from dasp.games.target import Selection
 
 __all__ = ["ExactShapley"]
 

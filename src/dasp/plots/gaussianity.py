@@ -12,7 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from dasp.experiments.gaussianity import Sampled
+from dasp.evaluation.moments import Sampled
 from dasp.plots.style import BLACK, LIGHT, SKY, SMALL, TEXT, VERMILLION, empty_figure, tidy
 
 __all__ = ["gaussianity"]

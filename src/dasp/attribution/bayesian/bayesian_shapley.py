@@ -1,0 +1,209 @@
+"""BayesianShapley: start from an approximation, evaluate coalitions, converge to the exact values with error bars.
+
+Any attributions (DASP's, above all) are the prior mean of a regression over coalitions; see `posterior` for the model,
+`pairs` for the coalitions. With a flat prior it is KernelSHAP in pairs with leverage sampling and a model of the third
+order interactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from captum.attr import Attribution
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from dasp.attribution.base import PlayerMethod
+from dasp.attribution.bayesian.directions import Covariance
+from dasp.attribution.bayesian.pairs import Pairs
+from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
+from dasp.attribution.bayesian.priors import Prior, prior_values, trust
+from dasp.attribution.bayesian.regression import Regression, Regressions
+from dasp.attribution.exact import exact_values
+from dasp.attribution.refinement import answered, check_tolerance, refined, stages
+from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.games.game import Game
+from dasp.games.request import Question, rows_per_evaluation, worth
+from dasp.games.target import Selection
+
+__all__ = ["FEWEST", "BayesianShapley"]
+
+FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
+_FIRST_PAIRS, _GROWTH = 64, 1.5
+_NUMBERS_AT_ONCE = 2**24
+_MOST_CORRELATED = 4096  # players
+
+
+class BayesianShapley(PlayerMethod):
+    """Shapley values from model evaluations on top of a prior, with standard deviations.
+
+    Args:
+        forward_func: any callable, as in Captum.
+        prior: another attribution method (`GradientDASP(model)`, or `DASP(model, rank="full")` for few players),
+            a tensor of attributions (every entry with the value of its player), or None for none. DASP's methods are
+            trusted by what is known of their errors, other numbers less; data overrule both.
+        prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
+
+    What depends on the number of players, evaluations and the seed alone (the coalitions, and the linear algebra on
+    them) is kept for further calls, if it has room in 256 MB: keep the object to explain row after row.
+
+    >>> from dasp import GradientDASP
+    >>> model = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()
+    >>> method = BayesianShapley(model, prior=GradientDASP(model))
+    >>> attributions, std = method.attribute(torch.ones(2, 12), max_evaluations=100, return_std=True)
+    >>> attributions.shape, std.shape
+    (torch.Size([2, 12]), torch.Size([2, 12]))
+    """
+
+    def __init__(
+        self, forward_func: Callable[..., Tensor], prior: Prior = None, *, prior_options: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(forward_func)
+        tensors = prior if isinstance(prior, tuple) else (prior,)
+        if prior is not None and not isinstance(prior, Attribution) and not all(isinstance(x, Tensor) for x in tensors):
+            raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")
+        self.prior = prior
+        self.prior_options = prior_options or {}
+        self._regressions = Regressions()
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        max_evaluations: int = 2048,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+        return_std: bool = False,
+    ) -> Any:
+        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None, which
+        cost no more evaluations than one. They always sum to f(input) − f(baseline).
+
+        Args:
+            inputs, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
+            baselines: as in `DASP.attribute`; several rows for one input row (or a number of rows that is neither 1 nor
+                that of the inputs) are a background: what a coalition is worth is averaged over them.
+            max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
+                once for every row of a background). 2^N gives the exact values.
+            tolerance: stop with a row when its largest standard deviation is below this fraction of
+                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 2N
+                evaluations on: before, what is known of some players is what was thought at first.
+            seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
+                the rows beside it.
+            internal_batch_size: the largest number of rows to evaluate at once.
+            show_progress: show a progress bar.
+            return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
+                the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
+                to the prior by more than their own standard deviation says. On a network of 18 inputs for which
+                GradientDASP was poor, 95 % intervals on top of it held 83 to 90 % up to 32N evaluations; without a
+                prior, 94 to 95 %.
+        """
+        check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
+        fewest = max(min(FEWEST, 2**game.count) for game in question.games)
+        if max_evaluations < fewest:
+            raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
+        priors: list[Tensor | None] = [None] * len(question.games)
+        if self.prior is not None:
+            priors = [*prior_values(self.prior, self.prior_options, question, *given)]
+        with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
+
+            def estimate(i: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
+                trusted, at_once = trust(self.prior), internal_batch_size or rows_per_evaluation(game)
+                own = _Estimate(
+                    self.forward_func, game, select, full - empty, priors[i], trusted, self._regressions, seed, at_once,
+                    progress,
+                )  # fmt: skip
+                return own.to(max_evaluations, tolerance)
+
+            return answered(question, estimate, tolerance, f"{max_evaluations} evaluations", return_std=return_std)
+
+
+class _Estimate:
+    """The posterior of one game; values are (players, rows, *selected)."""
+
+    def __init__(
+        self,
+        function: Callable[..., Tensor],
+        game: Game,
+        select: Selection,
+        total: Tensor,
+        prior: Tensor | None,
+        trust: Trust,
+        regressions: Regressions,
+        seed: int,
+        at_once: int,
+        progress: Any,
+    ) -> None:
+        self.function, self.game, self.select, self.total, self.prior = function, game, select, total, prior
+        self.trust, self.regressions, self.seed = trust, regressions, seed
+        self.at_once, self.progress = at_once, progress
+
+    def to(self, evaluations: int, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
+        """Means, standard deviations, and how many rows missed the tolerance."""
+        if evaluations >= 2**self.game.count:
+            values = exact_values(self.function, self.game, self.select, self.at_once, self.progress)
+            return values, torch.zeros_like(values), 0
+        pairs = self.regressions.pairs(self.game.count, (evaluations - 2) // 2, self.seed)
+        outputs = self.total[0].numel()
+        parts = [
+            self._refined(pairs, torch.arange(self.game.rows)[part], tolerance)
+            for part, _ in self.game.slices(max(1, _NUMBERS_AT_ONCE // (len(pairs) * outputs)))
+        ]
+        means, deviations, missed = zip(*parts, strict=True)
+        return torch.cat(means, 1), torch.cat(deviations, 1), sum(missed)
+
+    def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
+        values = torch.empty(len(pairs), *self.total[rows].shape, dtype=torch.float64)
+        done = 0
+
+        def estimate(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal done
+            values[done:number, left] = self._half_differences(pairs.members[done:number], rows[left])
+            done = number
+            regression = self.regressions.on(pairs.first(number), self.seed)
+            return self._posterior(regression, values[:number, left], rows[left])
+
+        numbers = stages(max(_FIRST_PAIRS, self.game.count), len(pairs), _GROWTH, tolerance)
+        mean, deviation, missed = refined(numbers, tolerance, self.total[rows], estimate)
+        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < self.game.count else missed
+
+    def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
+        """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""
+        game, select = self.game.rows_of(rows.to(self.game.device)), self.select.rows(rows)
+        present, absent = (
+            worth(self.function, game, select, side, self.at_once, self.progress) for side in (members, ~members)
+        )
+        return (present - absent) / 2
+
+    def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        shape = self.total[rows].shape
+        columns, total = values.flatten(1), self.total[rows].flatten()
+        prior, covariances = torch.zeros(len(total), self.game.count, dtype=torch.float64), []
+        if self.prior is not None:
+            prior = self.prior[:, rows].flatten(1).T
+            covariances = _covariances(prior, self.game)
+        mean, deviation = posterior(regression, columns, total, prior, covariances, self.trust)
+        return mean.T.unflatten(1, shape), deviation.T.unflatten(1, shape)
+
+
+def _covariances(prior: Tensor, game: Game) -> list[Covariance]:
+    """How the errors of a prior may be distributed: larger for larger values; on a grid also alike among neighbours."""
+    size = prior.abs()
+    mean = size.mean(1, keepdim=True)
+    scale = torch.where(mean > 0, (size + mean) / (2 * mean), 1)
+    result = [Covariance(scale)]
+    if game.coordinates is not None and game.count <= _MOST_CORRELATED:
+        places = game.coordinates.double()
+        near = torch.exp(-(torch.cdist(places, places) ** 2) / 4.5)
+        result.append(Covariance(scale, (near + torch.eye(game.count)) / 2))
+    return result

@@ -1,0 +1,147 @@
+"""Gaussian-process regression over coalitions: the posterior of the Shapley values, given the values of some pairs.
+
+The game is modelled, for all pairs of coalitions whether evaluated or not, as
+
+    y = Δ(s/N − ½) + z β + B γ + h + e,      e ~ N(0, σ²ν),  ν ∝ s(N−s)
+    β ~ N(R₀, aσ²T) with Σβ = Δ      h ~ N(0, bσ²·interactions)      γ flat: the mean by size
+
+Interactions and size means have no Shapley value, but the white part has: R = β + Σ_pairs w z e (see `pairs`). So R is
+a linear functional of the game, jointly Gaussian with what was evaluated, and its posterior is
+
+    E[R] = p₀ + c C⁻¹(y − z p₀),   Var[R] = σ²(k − c C⁻¹ cᵀ),    C = a zTzᵀ + b·interactions + ν,  c = aTzᵀ + (w z ν)ᵀ
+
+(T here conditioned on Σβ, p₀ the prior mean moved to Σ = Δ.) Because the white part belongs to the game, not to the
+measurement, the posterior is the exact value with variance 0 once all pairs were seen; before, it is a shrunken
+regression with the weights of the Shapley kernel.
+
+a (how good the prior is), b and the form of T are averaged over with their posterior probabilities, and σ² is
+integrated out (restricted likelihood): a point estimate of a is overconfident with few evaluations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dasp.attribution.bayesian.directions import Covariance, Directions
+from dasp.attribution.bayesian.regression import Regression, Summary
+
+__all__ = ["FEWEST_PAIRS", "Trust", "posterior"]
+
+FEWEST_PAIRS = 4  # for a variance to be estimated
+_SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
+_NEGLIGIBLE = 1e-4  # posterior probability
+_NUMBERS_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What is thought of the prior before any data: the log of the signal (its error) to noise is Student's t with
+    three degrees of freedom about log `centre`, so that data can say otherwise."""
+
+    centre: float
+    spread: float
+
+    def log_density(self) -> Tensor:
+        """Over the grid of signal-to-noise ratios."""
+        x = (_SIGNAL / self.centre).log() / self.spread
+        return -2 * (1 + x**2 / 3).log()
+
+
+def posterior(
+    regression: Regression, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the Shapley values, (columns, players) each; a column is an output of a row.
+
+    Args:
+        regression: on the pairs that were evaluated.
+        y: (v(S) − v(Sᶜ))/2, (pairs, columns).
+        total: Δ = v(P) − v(∅), (columns,).
+        prior: R₀, (columns, players).
+        covariances: the candidates for T, besides all players alike.
+        trust: the prior on a.
+    """
+    pairs = regression.pairs
+    y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
+    size = torch.maximum(y.abs().amax(0), prior.abs().amax(1))
+    size = torch.where(size > 0, size, 1)  # so that nothing is lost in the squares of tiny or huge numbers
+    y, total, prior = y / size, total / size, prior / size[:, None]
+    shared = regression.summaries(y)
+    mixtures = [_mixture(summary, total, prior, None, trust) for summary in shared]
+    # Strengths of interactions that have no chance with players all alike are not tried with the others.
+    likely = torch.stack([mixture.evidence for mixture in mixtures]).softmax(0) > _NEGLIGIBLE
+    for covariance in covariances:
+        for summary, columns in zip(shared, likely, strict=True):
+            part = _mixture(summary.of(columns), total[columns], prior[columns], covariance.of(columns), trust)
+            mixtures.append(part.spread(columns))
+    mixture = _Mixture.of(mixtures)
+    mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
+    return mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None]
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """Moments of R over a part of the hyper-parameters, and the log of how probable this part is."""
+
+    mean: Tensor  # (columns, players)
+    variance: Tensor
+    evidence: Tensor  # (columns,)
+
+    @staticmethod
+    def of(parts: list[_Mixture]) -> _Mixture:
+        """All parts together."""
+        means, variances = (torch.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "variance"))
+        return _Mixture._over(means, variances, torch.stack([part.evidence for part in parts], 1))
+
+    @staticmethod
+    def _over(means: Tensor, variances: Tensor, logs: Tensor) -> _Mixture:
+        """Over dimension 1, with weights proportional to exp(logs)."""
+        weights = logs.softmax(1)[:, None]
+        mean = weights @ means
+        variance = weights @ (variances + (means - mean) ** 2)
+        return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1))
+
+    def spread(self, columns: Tensor) -> _Mixture:
+        """As part of all columns, without weight in the others."""
+        evidence = torch.full(columns.shape, -torch.inf, dtype=self.evidence.dtype)
+        mean = torch.zeros(len(columns), self.mean.shape[1], dtype=self.mean.dtype)
+        variance = torch.zeros_like(mean)
+        evidence[columns], mean[columns], variance[columns] = self.evidence, self.mean, self.variance
+        return _Mixture(mean, variance, evidence)
+
+
+def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covariance | None, trust: Trust) -> _Mixture:
+    """Averaged over a, some columns at a time; without a covariance, for players all alike."""
+    design = summary.design
+    pseudo, players = design.matrix.shape
+    at_once = max(1, _NUMBERS_AT_ONCE // (players * max(pseudo, len(_SIGNAL))))
+    parts = []
+    for start in range(0, max(1, len(total)), at_once):
+        part = slice(start, start + at_once)
+        directions = design.flat if covariance is None else design.directions(covariance.of(part))
+        parts.append(_averaged(summary.of(part), directions, total[part], prior[part], trust))
+    fields = zip(*((part.mean, part.variance, part.evidence) for part in parts), strict=True)
+    return _Mixture(*map(torch.cat, fields))
+
+
+def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Tensor, trust: Trust) -> _Mixture:
+    """In these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
+    design, values = summary.design, directions.values
+    additive, white = directions.additive, directions.white
+    start = prior + directions.share * (total - prior.sum(1))[:, None]
+    residual = directions.along(summary.values.T - start @ design.matrix.T)  # ck
+    a = _SIGNAL * design.freedom / values.sum(1, keepdim=True)  # ca
+    shrink = 1 / (1 + a[..., None] * values[:, None])  # cak
+    squares = summary.rest[:, None] + (shrink * residual[:, None].square()).sum(2)
+    squares = squares.clamp(min=torch.finfo(squares.dtype).tiny)
+    logs = (shrink.log().sum(2) - design.log_determinant - design.freedom * squares.log()) / 2 + trust.log_density()
+
+    weighted = shrink * residual[:, None]
+    means = (start + summary.shift)[:, None] + a[..., None] * (weighted @ additive) + weighted @ white
+    explained = a[..., None] ** 2 * (shrink @ additive**2) + 2 * a[..., None] * (shrink @ (additive * white))
+    # of the white part, `unknown` has the reduction for a = 0 already
+    variances = a[..., None] * directions.before[:, None] - explained + design.unknown + (1 - shrink) @ white**2
+    variances = variances * (squares / (design.freedom - 2))[..., None]
+    return _Mixture._over(means, variances, logs)

@@ -1,0 +1,172 @@
+"""Which of DeepLIFT's rules an op has.
+
+Most ops need none of their own: what an op does to Gaussians tells that it moves entries, is affine, or works entry by
+entry. Left are sums, and products, which are games of two players as well: with ā = ½(a + a⁰) and b̄ = ½(b + b⁰)
+
+    ab − a⁰b⁰ = Δa·b̄ + Δb·ā
+
+are the Shapley values of the factors, so that each passes through the linear rule with the other's middle for weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from dasp.attribution.deeplift.difference import Difference, Nonlinear, rescale, revealcancel, weighted
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.rules.activations import channels
+from dasp.propagation.rules.registry import RULES, same_entry
+from dasp.propagation.values import Linear
+
+__all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "moving", "own"]
+
+aten = torch.ops.aten
+
+DIFFERENCE_RULES: dict[Any, Callable[..., Any]] = {}
+
+_SCALES = {aten.batch_norm.default, aten.neg.default}  # affine ops that work entry by entry
+
+# Powers are products. The others are not defined everywhere, and RevealCancel would leave the range from x⁰ to x.
+_RESCALED = {
+    aten.square.default,
+    aten.pow.Tensor_Scalar,
+    aten.reciprocal.default,
+    aten.sqrt.default,
+    aten.rsqrt.default,
+    aten.log.default,
+}
+
+
+def own(*ops: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function on differences as the rule of `ops`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+            DIFFERENCE_RULES[op] = function
+        return function
+
+    return register
+
+
+def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Callable[..., Any] | None:
+    """The rule of an op for the arguments at hand; None if there is none."""
+    if op in DIFFERENCE_RULES:
+        return DIFFERENCE_RULES[op]
+    rule = RULES.get(op)
+    if rule is None or rule.gaussian is None:
+        return None
+    if rule.moves:
+        return moving(op)
+    values = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Difference)]
+    if len(values) > 1:
+        return None
+    if rule.linear is not None:
+        return _affine(op, rule.linear) if isinstance(rule.linear(*args, **kwargs)[0], Difference) else None
+    if rule.tracker not in (same_entry, channels):
+        return None
+    dense = values[0].reference.dim() <= 2
+    reveals = op not in _RESCALED and (nonlinear == "revealcancel" or (nonlinear == "mixed" and dense))
+    return _elementwise(op, values[0], revealcancel if reveals else rescale)
+
+
+def at_reference(op: Any, args: Any, kwargs: Any) -> Any:
+    """The op on the references of its arguments."""
+    return _evaluate(op, lambda x: x.reference, args, kwargs)
+
+
+def _evaluate(op: Any, part: Callable[[Difference], Any], args: Any, kwargs: Any) -> Any:
+    args, kwargs = _pytree.tree_map(lambda x: part(x) if isinstance(x, Difference) else x, (args, kwargs))
+    return op(*args, **kwargs)
+
+
+def moving(op: Any) -> Callable[..., Any]:
+    """The rule of an op that moves entries. It treats all parts of a value alike, be they mean, variance and factors of
+    a Gaussian or, in their place, those of a difference."""
+
+    def moving(*args: Any, **kwargs: Any) -> Any:
+        function = RULES[op].gaussian
+        moved = _evaluate(function, lambda x: Gaussian(x.reference, x.positive, x.negative[None]), args, kwargs)
+        return _pytree.tree_map(_parts, moved, is_leaf=lambda x: isinstance(x, Gaussian))
+
+    return moving
+
+
+def _parts(x: Gaussian) -> Difference:
+    assert x.factors is not None
+    return Difference(x.mean, x.variance, x.factors[0])
+
+
+def _affine(op: Any, linear_part: Callable[..., tuple[Any, Linear]]) -> Callable[..., Difference]:
+    def affine(*args: Any, **kwargs: Any) -> Difference:
+        x, linear = linear_part(*args, **kwargs)
+        return weighted(at_reference(op, args, kwargs), linear, x, entrywise=op in _SCALES)
+
+    return affine
+
+
+def _elementwise(op: Any, x: Difference, divided: Callable[..., Difference]) -> Callable[..., Difference]:
+    def elementwise(*args: Any, **kwargs: Any) -> Difference:
+        return divided(lambda at: _evaluate(op, lambda _: at, args, kwargs), x)
+
+    return elementwise
+
+
+@own(aten.add.Tensor)
+def add(a: Any, b: Any, alpha: float = 1) -> Difference:
+    """a + αb, part by part."""
+    like = a if isinstance(a, Difference) else b
+    return Difference.of(a, like) + Difference.of(b, like) * alpha
+
+
+@own(aten.sub.Tensor)
+def sub(a: Any, b: Any, alpha: float = 1) -> Difference:
+    """a − αb."""
+    return add(a, b, -alpha)
+
+
+@own(aten.rsub.Scalar)
+def rsub(a: Any, b: Any, alpha: float = 1) -> Difference:
+    """b − αa."""
+    return add(b, a, -alpha)
+
+
+def _product(op: Any, constant_case: Callable[..., Difference]) -> Callable[..., Difference]:
+    def product(a: Any, b: Any) -> Difference:
+        """a·b; see the module's docstring."""
+        if not (isinstance(a, Difference) and isinstance(b, Difference)):
+            return constant_case(a, b)
+        both = constant_case(a, b.middle) + constant_case(a.middle, b)
+        return replace(both, reference=op(a.reference, b.reference))
+
+    return product
+
+
+mul = own(aten.mul.Tensor)(_product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a))
+
+for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
+    own(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
+
+
+def _sum_with_product(inner: Any) -> Callable[..., Difference]:
+    def addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Difference:
+        """β·bias + α·a·b."""
+        constant = not (isinstance(a, Difference) or isinstance(b, Difference))
+        product = inner(a, b) if constant else DIFFERENCE_RULES[inner](a, b)
+        return add(product * alpha, bias, beta)  # type: ignore[no-any-return]
+
+    return addmm
+
+
+own(aten.addmm.default)(_sum_with_product(aten.mm.default))
+own(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
+
+
+@own(aten.div.Tensor)
+def div(a: Any, b: Any) -> Difference:
+    """a·b⁻¹."""
+    return mul(a, rescale(torch.reciprocal, b) if isinstance(b, Difference) else 1 / b)  # type: ignore[no-any-return]

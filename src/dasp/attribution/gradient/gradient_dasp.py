@@ -1,0 +1,253 @@
+"""GradientDASP: the Shapley values of all players in a few backward passes.
+
+Let each player join a coalition independently with probability q_i. The expected output F(q) is the multilinear
+extension of the game, and (Owen 1972)
+
+    R_i = ∫₀¹ ∂F/∂q_i (q, …, q) dq
+
+Moment propagation gives a differentiable approximation F̂ of F, and one backward pass all of its derivatives: K nodes
+of a quadrature cost K forward and backward passes, whatever the number of players. At q = 0 and 1 the coalition is
+certain and F̂ is exactly f(baseline) and f(x), so the attributions sum to f(x) − f(baseline) up to the error of the
+quadrature, which is therefore known: it is what adaptive nodes are refined by.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from tqdm.auto import tqdm
+
+from dasp.attribution.base import PropagatedAttribution, rows_at_once
+from dasp.attribution.gradient.extension import Extension
+from dasp.attribution.gradient.quadrature import Index, check_index, fejer, gauss
+from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.games.background import background_rows
+from dasp.games.game import Game
+from dasp.games.request import Question, yardstick
+from dasp.games.target import Selection
+from dasp.propagation.coalitions import Rank, column_count
+from dasp.propagation.gaussian import Gaussian
+
+__all__ = ["GradientDASP"]
+
+_FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
+_OTHER_NODES = 16  # for indices whose sum is not known
+_FEW_PLAYERS = 32
+_AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
+
+
+class GradientDASP(PropagatedAttribution):
+    """Shapley values of all players by differentiating a propagated random coalition.
+
+    Args:
+        model: a module in evaluation mode, or an `ExportedProgram`.
+        rank: how many columns of correlation between units to keep: 0, a number, "full" (one per player), or "auto":
+            "full" up to 32 players, else 16 columns for sequences, 25 for images, 27 for volumes and 32 for players
+            without an order.
+        compile: run the propagated network through `torch.compile`. On a processor it was slower (LeNet-5: 58 against
+            33 ms a call, after 40 s of compiling), as the costly functions are fused by hand; try it elsewhere.
+
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+    >>> attributions, delta = GradientDASP(model).attribute(torch.ones(2, 3), target=1, return_convergence_delta=True)
+    >>> attributions.shape, delta.shape
+    (torch.Size([2, 3]), torch.Size([2]))
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | ExportedProgram,
+        *,
+        rank: Rank | Literal["auto"] = "auto",
+        compile: bool = False,  # noqa: A002
+    ) -> None:
+        super().__init__(model)
+        if rank != "auto":
+            column_count(rank, 1)
+        self.rank = rank
+        self.compile = compile
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        nodes: int | None = None,
+        tolerance: float = 1e-2,
+        index: Index = "shapley",
+        background_clusters: int | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+        return_convergence_delta: bool = False,
+    ) -> Any:
+        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
+
+        Args:
+            inputs, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
+            baselines: as in `DASP.attribute`; several rows for one input row (or a number of rows that is neither 1
+                nor that of the inputs) are a background distribution, over which the attributions are averaged.
+            nodes: K for Gauss–Legendre with K nodes; None refines each row until the attributions sum to
+                f(input) − f(baseline) within `tolerance`, relative to it (or to
+                1 % of Σ|attributions|, if that is more), with 7 to 63 nodes (16
+                of Gauss's for the other indices, whose sum is not known).
+            tolerance: the largest relative completeness gap for adaptive nodes.
+            index: "shapley", "banzhaf", or (α, β) for the Beta(α, β) semivalue.
+            background_clusters: summarise the background by that many weighted centres.
+            seed: for the signs of sketches, drawn anew for every node.
+            internal_batch_size: the largest number of rows to propagate at once, a factor column counting as a row.
+            show_progress: show a progress bar.
+            return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
+        """
+        background = background_rows(
+            inputs, baselines, target, additional_forward_args, feature_mask, background_clusters
+        )
+        if background is not None:
+            parts = self.attribute(
+                *background.arguments, nodes=nodes, tolerance=tolerance, index=index, seed=seed,
+                internal_batch_size=internal_batch_size, show_progress=show_progress, return_convergence_delta=True,
+            )  # fmt: skip
+            attributions, delta = map(background.average, parts)
+            return (attributions, delta) if return_convergence_delta else attributions
+        _check(index, nodes, internal_batch_size)
+        self._check_differentiable()
+        if tolerance <= 0:
+            raise ValueError(f"tolerance must be positive, not {tolerance}")
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
+        values, start = [], 0
+        with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
+            for game, select in zip(question.games, question.selections, strict=True):
+                extension = self._extension(game, select, seed, internal_batch_size, progress)
+                if nodes is not None or index != "shapley":
+                    places, weights = gauss(nodes or _OTHER_NODES, index)
+                    values.append(_weighted(extension.slopes(places), weights))
+                else:
+                    wanted = (question.full - question.empty)[start : start + game.rows]
+                    values.append(_refined(extension, wanted, tolerance))
+                start += game.rows
+        return question.answer(values, return_convergence_delta)
+
+    def interactions(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        players: Sequence[int] | None = None,
+        nodes: int = 8,
+        index: Index = "shapley",
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor:
+        """Pairwise Shapley interaction values I_ij = ∫ ∂²F/∂q_i∂q_j dq: how much more two players add together than
+        each by itself. (rows, players, N), for all players or only the chosen ones; the diagonal is 0.
+
+        The arguments are those of `attribute`; one output must be selected. A chosen player costs two forward and
+        backward passes per node.
+
+        >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).eval()
+        >>> GradientDASP(model).interactions(torch.ones(2, 3)).shape
+        torch.Size([2, 3, 3])
+        """
+        _check(index, nodes, internal_batch_size)
+        self._check_differentiable()
+        given = (inputs, baselines, target, additional_forward_args, feature_mask)
+        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
+        if question.full.dim() > 1:
+            raise ValueError(f"interactions are of one output: choose a target among {tuple(question.full.shape[1:])}")
+        if len(question.games) > 1:
+            raise ValueError("interactions need the same players in all rows")
+        (game,), (select,) = question.games, question.selections
+        chosen = list(range(game.count)) if players is None else list(players)
+        if not all(0 <= player < game.count for player in chosen):
+            raise ValueError(f"players must be from 0 to {game.count - 1}, not {chosen}")
+        with tqdm(desc="interactions", unit="pass", disable=not show_progress) as progress:
+            extension = self._extension(game, select, seed, internal_batch_size, progress)
+            result = extension.interactions(*gauss(nodes, index), chosen)
+        if players is None:
+            result = (result + result.transpose(1, 2)) / 2  # two estimates of the same
+        result[:, range(len(chosen)), chosen] = 0
+        return result
+
+    def _extension(
+        self, game: Game, select: Selection, seed: int, internal_batch_size: int | None, progress: Any
+    ) -> Extension:
+        lifted = self._lift(game)
+        random = self._compiled(lifted.random) if self.compile else lifted.random
+        columns = column_count(automatic_rank(game) if self.rank == "auto" else self.rank, game.count)
+        frontier = partial(self._frontier, lifted)
+        at_once = internal_batch_size or rows_at_once(frontier(next(game.slices(1))[1]))
+        return Extension(game, select, frontier, random, columns, seed, max(1, at_once // (1 + columns)), progress)
+
+    def _compiled(self, module: Any) -> Callable[..., Gaussian]:
+        """The module through torch.compile, or as it is, with a warning, if that fails."""
+        compiled = torch.compile(module)
+
+        def run(*values: Any) -> Gaussian:
+            if self.compile:
+                try:
+                    return compiled(*values)
+                except Exception as error:  # noqa: BLE001 (a compiler may raise anything)
+                    reason = str(error).splitlines()[0]
+                    warnings.warn(f"torch.compile failed, running without it: {reason}", stacklevel=2)
+                    self.compile = False
+            return module(*values)
+
+        return run
+
+
+def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> None:
+    check_index(index)
+    check_positive(nodes=nodes, internal_batch_size=internal_batch_size)
+
+
+def automatic_rank(game: Game) -> Rank:
+    """The number of columns for rank="auto": where more bought little accuracy for their time. For images that is
+    `benchmarks/gradient.py ranks`; for sequences the DNA experiment, where 11 and 21 were equally good. Those for
+    volumes and players without an order are by analogy, not measured."""
+    if game.count <= _FEW_PLAYERS:
+        return "full"
+    return _AUTOMATIC_COLUMNS[0 if game.coordinates is None else game.coordinates.shape[1]]
+
+
+def _weighted(slopes: Tensor, weights: Any) -> Tensor:
+    return torch.tensordot(torch.as_tensor(weights, dtype=slopes.dtype, device=slopes.device), slopes, dims=1)
+
+
+def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
+    """Double the nodes of the rows whose values do not sum to `wanted` yet."""
+    wanted = wanted.to(extension.game.dtype)
+    left = torch.arange(len(wanted), device=wanted.device)
+    result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
+    places, slopes = np.empty(0), wanted.new_empty(0)
+    for level in range(_FIRST_LEVEL, _LAST_LEVEL + 1):
+        new = fejer(level)[0][:: 1 if level == _FIRST_LEVEL else 2]  # every other node is new
+        places, slopes = np.concatenate([places, new]), torch.cat([slopes, extension.slopes(new, left)])
+        slopes, places = slopes[places.argsort().tolist()], np.sort(places)
+        result[:, left] = _weighted(slopes, fejer(level)[1])
+        values = result[:, left]
+        gap = (values.sum(0) - wanted[left]).abs()
+        still = (gap > tolerance * yardstick(wanted[left], values)).view(len(left), -1).any(1)
+        if not bool(still.any()):
+            return result
+        left, slopes = left[still], slopes[:, :, still]
+    warnings.warn(
+        f"{len(left)} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: the "
+        f"attributions miss f(input) − f(baseline) by up to {float(gap.max()):.3g}. Raise `tolerance` or, if "
+        "less than full, `rank`.",
+        stacklevel=3,
+    )
+    return result

@@ -1,0 +1,283 @@
+"""How far methods are from the Shapley values, against the evaluations and the time they take.
+
+The truth is exact where 2^N evaluations can be afforded, else sampled by antithetic permutations, with its standard
+error: an RMSE near that error says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dasp.attribution.any_method import values_of
+from dasp.attribution.exact import ExactShapley
+from dasp.attribution.permutation import PermutationShapley
+from dasp.evaluation.metrics import rmse, spearman
+from dasp.games.arguments import Baselines, Target
+from dasp.games.request import Question
+from dasp.methods import METHODS, Method, PlayerAttribution
+
+__all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
+
+_MOST_ENUMERATED = 20  # players
+_REPEATS, _ENOUGH = 25, 0.3  # times, or seconds
+TRUTH_SEED = 20_190_610  # other permutations than those of the methods that are compared with it
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model, the rows and the output to explain, and their Shapley values (rows, players)."""
+
+    model: nn.Module
+    arguments: dict[str, Any]
+    truth: Tensor
+    standard_error: float  # root mean square over rows and players; 0 if the truth is exact
+
+    @staticmethod
+    def of(
+        model: nn.Module,
+        inputs: Tensor,
+        baselines: Baselines = None,
+        target: Target = None,
+        feature_mask: Tensor | None = None,
+        *,
+        permutations: int = 1000,
+        show_progress: bool = False,
+    ) -> Problem:
+        """With the exact truth up to 20 players, else by permutations.
+
+        >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
+        >>> Problem.of(model, torch.ones(3, 4)).truth.shape
+        torch.Size([3, 4])
+        """
+        arguments: dict[str, Any] = {
+            "inputs": inputs,
+            "baselines": baselines,
+            "target": target,
+            "feature_mask": feature_mask,
+        }
+        question = _question(model, arguments)
+        if len(question.games) > 1 or question.full.dim() > 1:
+            raise ValueError("a comparison is of one output, with the same players in all rows")
+        players = question.games[0].count
+        if players <= _MOST_ENUMERATED:
+            values = ExactShapley(model).attribute(**arguments, show_progress=show_progress)
+            errors = torch.zeros_like(values)
+        else:
+            values, errors = PermutationShapley(model).attribute(
+                **arguments, n_permutations=permutations, seed=TRUTH_SEED, return_std=True, show_progress=show_progress
+            )
+        truth, error = (_by_player(x, question, inputs) for x in (values, errors))
+        return Problem(model, arguments, truth, float(error.square().mean().sqrt()))
+
+
+def _question(model: nn.Module, arguments: dict[str, Any]) -> Question:
+    return Question.ask(model, **arguments, additional_forward_args=None, background=True)
+
+
+def _by_player(attributions: Tensor, question: Question, inputs: Tensor) -> Tensor:
+    (values,) = values_of(attributions, question, inputs)
+    return values.T
+
+
+@dataclass(frozen=True)
+class Result:
+    """How good one method was with one number of samples: means and standard deviations over rows (for Spearman's
+    correlation, over those whose values are not all the same)."""
+
+    method: str
+    number: int | None  # of samples, steps, nodes or sizes
+    evaluations: int  # per row
+    paper_evaluations: int
+    seconds: float  # per row, of all rows explained at once
+    rmse: float
+    rmse_std: float
+    spearman: float
+    spearman_std: float
+    attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
+
+    seconds_alone: float = math.nan  # of a row that is explained by itself
+    seconds_first: float = math.nan  # the same the first time, with what is done once: tracing, designs of coalitions
+
+    @property
+    def time_text(self) -> str:
+        """The time per row of a batch, for people."""
+        number = self.seconds * 1e3
+        return f"{number:,.0f} ms" if number >= 99.5 else f"{number:.2g} ms"
+
+    def __str__(self) -> str:
+        """The method with its error, evaluations and time."""
+        return f"{self.method} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
+
+    def numbers(self) -> dict[str, Any]:
+        """All but the attributions."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "attributions"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method with one number of samples, to be run on a problem."""
+
+    name: str
+    method: Method
+    number: int | None
+    problem: Problem
+    question: Question
+
+    @property
+    def cost(self) -> int:
+        """Evaluations for a row."""
+        return self.method.cost(self.question.games[0], self.number)
+
+    def run(self) -> Result:
+        """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
+        attribution = self.method.on(self.problem.model, self.number)
+        game = self.question.games[0]
+        with warnings.catch_warnings(), torch.random.fork_rng():
+            warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
+            alone = self._call(attribution, _first_row(self.problem.arguments))
+            _, first_time = _timed(alone, repeats=1)
+            _, alone_time = _timed(alone)
+            players, seconds = _timed(self._call(attribution, self.problem.arguments))
+        values = players[0].T
+        errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
+        ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
+        quality = (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))
+        error, error_std, rank, rank_std = map(float, quality)
+        return Result(
+            self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
+            seconds / len(values), error, error_std, rank, rank_std, values, alone_time, first_time,
+        )  # fmt: skip
+
+    def _call(self, attribution: PlayerAttribution, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
+        """What is timed: the method itself. That the arguments are understood and checked is not part of it."""
+        question = _question(self.problem.model, arguments)
+        names = ("inputs", "baselines", "target", "additional_forward_args", "feature_mask")
+        return partial(attribution.values, question, *(arguments.get(name) for name in names))
+
+
+def trials(
+    problem: Problem, methods: Mapping[str, Method] | Iterable[str] = METHODS, budgets: Sequence[int] = (100, 1000)
+) -> list[Trial]:
+    """Every method, those that take samples with as many as each budget of evaluations allows; without those that the
+    number of players or the budget forbids."""
+    table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in methods}
+    question = _question(problem.model, problem.arguments)
+    game = question.games[0]
+    result = []
+    for name, method in table.items():
+        if not method.possible(game):
+            continue
+        numbers = [method.number(game, budget) for budget in budgets] if method.samples else [None]
+        allowed = [number for number in dict.fromkeys(numbers) if number is not None or method.samples is None]
+        result += [Trial(name, method, number, problem, question) for number in allowed]
+    return result
+
+
+def compare(
+    problem: Problem,
+    methods: Mapping[str, Method] | Iterable[str] = METHODS,
+    budgets: Sequence[int] = (100, 1000),
+    *,
+    on_result: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """All `trials`, run.
+
+    >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
+    >>> problem = Problem.of(model, torch.ones(3, 4))
+    >>> [result.evaluations for result in compare(problem, ["Occlusion", "Permutations"], budgets=[20, 40])]
+    [5, 20, 38]
+    """
+    results = []
+    for trial in trials(problem, methods, budgets):
+        results.append(trial.run())
+        on_result(results[-1])
+    return results
+
+
+def _timed(function: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, float]:
+    """What a function returns, and the median time of some calls; random numbers start anew."""
+    seconds: list[float] = []
+    while len(seconds) < repeats and sum(seconds) < _ENOUGH:
+        torch.manual_seed(0)
+        start = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - start)
+    return result, median(seconds)
+
+
+def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same for the first row alone."""
+    rows = len(arguments["inputs"])
+
+    def first(x: Any) -> Any:
+        rowwise = isinstance(x, list) or (isinstance(x, Tensor) and x.dim() > 0)
+        return x[:1] if rowwise and len(x) == rows and rows > 1 else x
+
+    mask = arguments["feature_mask"]
+    per_row = isinstance(mask, Tensor) and mask.dim() == arguments["inputs"].dim()
+    shortened = {name: first(x) for name, x in arguments.items() if name != "feature_mask"}
+    return {**shortened, "feature_mask": first(mask) if per_row else mask}
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The points that no other is at least as good as in both coordinates and better in one (less is better), by
+    increasing first coordinate; of equal ones, all.
+
+    >>> front([(1, 5), (2, 3), (3, 4), (4, 1)])
+    [0, 1, 3]
+    """
+    order = sorted(range(len(points)), key=lambda i: points[i])
+    best: list[int] = []
+    for i in order:
+        if not best or points[i][1] < points[best[-1]][1] or points[i] == points[best[-1]]:
+            best.append(i)
+    return best
+
+
+def evaluations_to_match(results: Sequence[Result], method: str, error: float) -> float | None:
+    """How many evaluations a method needs for an RMSE of `error`, between measured numbers by a straight line in
+    logarithms; None if it never gets there.
+
+    >>> measured = [Result("DASP", None, n, n, 0.0, rmse, 0.0, 1.0, 0.0) for n, rmse in [(10, 0.4), (40, 0.1)]]
+    >>> evaluations_to_match(measured, "DASP", 0.2), evaluations_to_match(measured, "DASP", 0.05)
+    (20.0, None)
+    """
+    points = sorted((r.evaluations, r.rmse) for r in results if r.method == method)
+    for i, (evaluations, reached) in enumerate(points):
+        if reached <= error:
+            if i == 0 or reached == 0:
+                return float(evaluations)
+            before, worse = points[i - 1]
+            fraction = math.log(worse / error) / math.log(worse / reached)
+            return round(before * (evaluations / before) ** fraction, 6)
+    return None
+
+
+def table(results: list[Result], standard_error: float = 0.0) -> str:
+    """Results as text, a line each.
+
+    >>> print(table([Result("DASP", 4, 64, 32, 0.001, 0.5, 0.1, 0.9, 0.05)]))
+    method                                  evaluations     paper        ms      RMSE         ±  Spearman         ±
+    DASP (4)                                         64        32       1.0       0.5       0.1     0.900     0.050
+    """
+    columns = ("evaluations", "paper", "ms", "RMSE", "±", "Spearman", "±")
+    lines = [f"{'method':38} {columns[0]:>12}" + "".join(f"{name:>10}" for name in columns[1:])]
+    for r in results:
+        name = r.method if r.number is None else f"{r.method} ({r.number})"
+        lines.append(
+            f"{name:38} {r.evaluations:12,}{r.paper_evaluations:10,}{r.seconds * 1e3:10.1f}{r.rmse:10.3g}"
+            f"{r.rmse_std:10.2g}{r.spearman:10.3f}{r.spearman_std:10.3f}"
+        )
+    if standard_error:
+        lines.append(f"standard error of the truth {standard_error:.2g}")
+    return "\n".join(lines)

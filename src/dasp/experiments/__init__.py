@@ -1,1 +1,0 @@
-"""The paper's three experiments, and today's libraries on the same networks."""

@@ -1,0 +1,9 @@
+"""What people have (models, tables, arrays) explained, as what SHAP's plots take."""
+
+from dasp.explainer.explainer import Explainer
+from dasp.explainer.result import Attributed
+
+__all__ = [
+    "Attributed",
+    "Explainer",
+]

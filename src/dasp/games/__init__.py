@@ -1,0 +1,1 @@
+"""An `attribute` call, understood: players, baselines, targets."""

@@ -1,0 +1,194 @@
+"""Models people have, from files and factories, as `torch.nn.Module`s ready to be explained.
+
+    load_model("model.pt2")                                           a program saved by torch.export.save
+    load_model("package.module:build", weights="model.safetensors")   a function that builds it, and a state dict
+    load_model("model.keras")                                         a Keras 3 model
+    load_model("classifier.joblib", trust=True)                       a scikit-learn MLP
+
+A file that can run code when it is read (any pickle) is refused unless it is trusted. A factory is the user's own code,
+named by the user, and runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dasp.errors import BadInput, line_of
+from dasp.explainer.conversion import converted
+from dasp.jobs.archives import checked_program
+from dasp.propagation.tracing import check_dynamic_batch
+
+__all__ = ["load_model"]
+
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_SAFE_KERAS = (3, 11, 3)  # before it, files could run code in its safe mode
+
+
+def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = False) -> nn.Module:
+    """The model as a module in evaluation mode.
+
+    Args:
+        source: a model (a module, an `ExportedProgram`, a scikit-learn MLP, a Keras model), the path of a file, or
+            "package.module:build", a function or class that is called without arguments; the working directory is
+            searched, too.
+        weights: a state dict for a module or factory: `.safetensors`, or what `torch.save` wrote.
+        trust: read files that can run code.
+
+    >>> load_model("torch.nn:Identity")
+    Identity()
+    """
+    model = _read(source, trust) if isinstance(source, (str, Path)) else source
+    if weights is not None:
+        if not isinstance(model, nn.Module):
+            raise BadInput(f"{weights}: weights are for modules and factories; a {type(model).__name__} has its own")
+        _load_weights(model, Path(weights), str(source) if isinstance(source, (str, Path)) else type(model).__name__)
+    if isinstance(model, nn.Module):
+        model.eval()
+    module = converted(model)
+    if not isinstance(module, nn.Module):
+        raise BadInput(f"{source} is a function: a model is needed here")
+    return module
+
+
+def _read(source: str | Path, trust: bool) -> Any:
+    path = Path(source)
+    if _FACTORY.fullmatch(str(source)) and not path.exists():
+        return _built(str(source))
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file (a factory is written package.module:build)")
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        raise BadInput(f"{path}: a model is a {', '.join(_READERS)} file, or a factory package.module:build")
+    return _READERS[suffix](path, trust)
+
+
+def _built(source: str) -> nn.Module:
+    """What a factory builds."""
+    name, function = source.split(":")
+    here = os.getcwd()  # noqa: PTH109 (as it is in sys.path)
+    sys.path.insert(0, here)
+    try:
+        target: Any = importlib.import_module(name)
+        for part in function.split("."):
+            target = getattr(target, part)
+        model = target()
+    except Exception as error:
+        raise BadInput(f"{source} cannot be built: {line_of(error)}") from error
+    finally:
+        sys.path.remove(here)
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"{source} gives a {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def _program(path: Path, trust: bool) -> Any:
+    file = path if trust else checked_program(path)
+    try:
+        program = torch.export.load(file)
+    except Exception as error:
+        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {line_of(error)}") from error
+    try:
+        check_dynamic_batch(program)
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+    return program
+
+
+def _torch_file(path: Path, trust: bool) -> Any:
+    """A whole module, pickled; what else `torch.save` writes is no model."""
+    try:
+        content = torch.load(path, weights_only=not trust, map_location="cpu")
+    except Exception as error:
+        if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
+            raise _untrusted(path, "a pickled module") from error
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
+    if isinstance(content, dict):
+        raise BadInput(f"{path} is a state dict: give it as weights, and as the model package.module:build")
+    return content
+
+
+def _pickled(path: Path, trust: bool) -> Any:
+    if not trust:
+        raise _untrusted(path, "a pickle")
+    try:
+        import joblib  # noqa: PLC0415 (of scikit-learn)
+
+        return joblib.load(path)
+    except Exception as error:
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
+
+
+def _keras_file(path: Path, trust: bool) -> Any:
+    if path.suffix.lower() != ".keras" and not trust:
+        raise _untrusted(path, "a Keras file of the old format")
+    os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
+    try:
+        import keras  # noqa: PLC0415
+    except ImportError as error:
+        raise BadInput(f"{path}: keras is needed to read it, and torch as its backend: {line_of(error)}") from error
+    if not trust and tuple(int(part) for part in re.findall(r"\d+", keras.__version__)[:3]) < _SAFE_KERAS:
+        needed = ".".join(map(str, _SAFE_KERAS))
+        raise BadInput(f"{path}: Keras {keras.__version__} can run code of a file; {needed} is needed, or --trust")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Keras's own, about numpy
+            return keras.saving.load_model(path, compile=False, safe_mode=not trust)
+    except Exception as error:
+        if "safe_mode" in str(error):
+            raise _untrusted(path, "a Keras model with a lambda or code of its own") from error
+        raise BadInput(f"{path} is no Keras model, or broken: {line_of(error)}") from error
+
+
+_READERS: dict[str, Callable[[Path, bool], Any]] = {
+    ".pt2": _program,
+    ".keras": _keras_file, ".h5": _keras_file,
+    ".pt": _torch_file, ".pth": _torch_file,
+    ".joblib": _pickled, ".pkl": _pickled, ".pickle": _pickled,
+}  # fmt: skip
+
+
+def _untrusted(path: Path, what: str) -> BadInput:
+    return BadInput(
+        f"{path} is {what}, which can run any code when it is read: trust it (--trust) if you know where it comes "
+        "from, or save the model with torch.export.save"
+    )
+
+
+def _load_weights(model: nn.Module, path: Path, name: str) -> None:
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file")
+    try:
+        state = _safetensors(path) if path.suffix.lower() == ".safetensors" else _tensors(path)
+    except pickle.UnpicklingError as error:
+        raise BadInput(f"{path} has more in it than tensors: save model.state_dict() alone") from error
+    except Exception as error:
+        raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise BadInput(f"{path} is no state dict of tensors by name: save model.state_dict()")
+    try:
+        model.load_state_dict(state)
+    except Exception as error:
+        raise BadInput(f"{path} does not fit {name}: {line_of(error)}") from error
+
+
+def _tensors(path: Path) -> Any:
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors.torch import load_file  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError("safetensors is needed to read it: pip install 'torch-dasp[cli]'") from error
+    return load_file(path)

@@ -1,0 +1,68 @@
+"""What is to be said of explained rows: counted in every chunk, kept with it, and said once when all are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from dasp.explainer.result import LARGE_GAP
+
+__all__ = ["Notes"]
+
+_KEY = b"notes"
+_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Notes:
+    r"""Numbers of rows that something is wrong with.
+
+    >>> print(*(Notes(left_out=1, ids=("7",)) + Notes(missed=2)).lines(50, 0.1), sep="\n")
+    warning: left out, as the model's output is not finite: 1 rows (id 7)
+    warning: 2 of 50 rows did not reach --tolerance 0.1
+    """
+
+    left_out: int = 0  # their outputs are not finite
+    ids: tuple[str, ...] = ()  # of the first of these
+    infinite: int = 0  # their values are not finite
+    missed: int = 0  # the tolerance
+    gaps: int = 0  # their values do not add up
+
+    def __add__(self, other: Notes) -> Notes:
+        return Notes(
+            self.left_out + other.left_out,
+            (self.ids + other.ids)[:_LISTED],
+            self.infinite + other.infinite,
+            self.missed + other.missed,
+            self.gaps + other.gaps,
+        )
+
+    def on(self, table: pa.Table) -> pa.Table:
+        """The table with these notes in its metadata."""
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: json.dumps(asdict(self))})
+
+    @staticmethod
+    def off(table: pa.Table) -> tuple[Notes, pa.Table]:
+        """The notes of a table, and the table without them."""
+        metadata = dict(table.schema.metadata or {})
+        found = json.loads(metadata.pop(_KEY, b"{}"))
+        return Notes(**{**found, "ids": tuple(found.get("ids", ()))}), table.replace_schema_metadata(metadata or None)
+
+    def lines(self, rows: int, tolerance: float | None) -> Iterator[str]:
+        """What to say of so many rows in the output."""
+        if self.left_out:
+            listed = ", ".join(self.ids) + (", …" if self.left_out > len(self.ids) else "")
+            yield f"warning: left out, as the model's output is not finite: {self.left_out:,} rows (id {listed})"
+        if self.infinite:
+            yield f"warning: {self.infinite:,} of {rows:,} rows have values that are not finite"
+        if self.missed:
+            yield f"warning: {self.missed:,} of {rows:,} rows did not reach --tolerance {tolerance:g}"
+        if self.gaps:
+            yield (
+                f"warning: the values of {self.gaps:,} of {rows:,} rows miss prediction − base_value by more than "
+                f"{LARGE_GAP:.0%} of their sizes: moments are a poor approximation there; with --method auto, a "
+                "--tolerance or --error-bars bring evaluations on top"
+            )

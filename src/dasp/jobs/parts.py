@@ -1,0 +1,236 @@
+"""The parts of an output on disk, so that a job that is killed at any moment goes on where it was.
+
+    OUT.parquet.parts/
+        job.json          what is computed: checksums of model and data, all options that change the result
+        lock              held while a process works here; the system lets go of it when the process ends
+        000017.arrow      the explained rows of chunk 17
+
+Every file gets its name when it is whole and on the disk. The parts become OUT.parquet in one step, with the job in its
+metadata; then they are removed. A folder by that name with anything else in it is somebody's own, and left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dasp.errors import BadInput, line_of
+from dasp.jobs.notes import Notes
+
+__all__ = ["Job", "Parts", "finished_job", "packed", "unpacked"]
+
+Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
+
+_KEY = b"dasp"
+_OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.arrow)(\.writing)?")
+_GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
+
+
+class Parts:
+    """The directory of parts beside an output, locked while this exists as a context."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.folder = output.with_name(output.name + ".parts")
+        self._lock: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        with _writing(self.folder):
+            if self.output.exists() and not self.output.is_file():
+                raise BadInput(f"{self.output}: is not a file that could be replaced")
+            while self._lock is None:
+                self.folder.mkdir(exist_ok=True)
+                self._check_ours()
+                self._lock = self._locked()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock and not (self.folder / "job.json").exists():
+            self.remove()  # nothing was begun
+        if self._lock:
+            self._lock.close()
+
+    def remove(self) -> None:
+        """Leave nothing but the output. The lock goes last: from then on, the folder may be another process's."""
+        with suppress(OSError):
+            self._clear()
+            (self.folder / "lock").unlink()
+            self.folder.rmdir()
+        if self._lock:
+            self._lock.close()
+        self._lock = None
+
+    def _clear(self) -> None:
+        for file in self.folder.iterdir():
+            if file.name != "lock" and _OURS.fullmatch(file.name):
+                file.unlink()
+
+    def _check_ours(self) -> None:
+        with suppress(FileNotFoundError):  # removed by the process that had it
+            for file in self.folder.iterdir():
+                if not _OURS.fullmatch(file.name):
+                    raise BadInput(f"{self.folder}: is needed for parts, but has a {file.name}; name another --output")
+
+    def _locked(self) -> BinaryIO | None:
+        """The lock; None if the folder was removed by the process that had it."""
+        file = self.folder / "lock"
+        try:
+            lock = file.open("ab")
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise BadInput(f"{self.output}: another process is writing it; wait for it, or name another") from None
+        if file.exists() and os.path.samestat(file.stat(), os.fstat(lock.fileno())):
+            return lock
+        lock.close()
+        return None
+
+    def job(self) -> Job | None:
+        """What the parts are of: an empty job, with which nothing can go on, if it is damaged."""
+        try:
+            return _job((self.folder / "job.json").read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def begin(self, job: Job) -> None:
+        """Start anew."""
+        with _writing(self.folder):
+            self._clear()
+            self._write("job.json", json.dumps(job, indent=1).encode())
+
+    def done(self) -> frozenset[int]:
+        """The chunks that are there and whole."""
+        return frozenset(int(file.stem) for file in self.folder.glob("*.arrow") if _whole(file))
+
+    def commit(self, number: int, table: pa.Table) -> None:
+        """Keep the rows of a chunk."""
+        with _writing(self.folder):
+            self._write(f"{number:06}.arrow", packed(table))
+
+    def finish(self, chunks: int, job: Job) -> tuple[int, Notes]:
+        """Make the output of the parts, and remove them. The number of rows, and what is to be said of them."""
+        temporary = self.folder / "output.parquet"
+        with _writing(self.output):
+            with temporary.open("wb") as stream:
+                count, notes = _join(map(self._read, range(chunks)), stream, job)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if not count:
+                raise BadInput(f"{self.output}: no row is left, as the model's output is not finite for any of them")
+            temporary.replace(self.output)
+            _sync(self.output.parent)
+        self.remove()
+        return count, notes
+
+    def _read(self, number: int) -> pa.Table:
+        return unpacked((self.folder / f"{number:06}.arrow").read_bytes())  # not mapped: many maps are too many
+
+    def _write(self, name: str, content: Any) -> None:
+        temporary = self.folder / f"{name}.writing"
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(self.folder / name)
+
+
+def finished_job(output: Path) -> Job | None:
+    """The job whose result an output is; an empty one if it is something else, None if there is no such file."""
+    if not output.exists():
+        return None
+    try:
+        return _job((pq.read_schema(output).metadata or {}).get(_KEY, b""))
+    except (pa.ArrowException, OSError):
+        return {}
+
+
+def _job(content: bytes) -> Job:
+    try:
+        job = json.loads(content)
+    except ValueError:
+        return {}
+    return job if isinstance(job, dict) else {}
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the system refuses while something is written there, on one line."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {line_of(error)}") from error
+
+
+def packed(table: pa.Table) -> Any:
+    """A table as an Arrow file: one batch, as a slice of a table would be written with all of it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+def unpacked(content: Any) -> pa.Table:
+    """The table of an Arrow file."""
+    return pa.ipc.open_file(content).read_all()
+
+
+def _whole(file: Path) -> bool:
+    try:
+        with pa.memory_map(str(file)) as stream:
+            pa.ipc.open_file(stream)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, Notes]:
+    """All tables as one Parquet file, in row groups of a size that only they decide."""
+    waiting: list[pa.Table] = []
+    writer: Any = None
+    count, notes = 0, Notes()
+    rows = size = 0  # of those that wait
+
+    def write() -> None:
+        nonlocal writer, rows, size
+        table = pa.concat_tables(waiting).combine_chunks()
+        if writer is None:
+            metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(job).encode()}
+            writer = pq.ParquetWriter(stream, table.schema.with_metadata(metadata))
+        writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table))
+        waiting.clear()
+        rows = size = 0
+
+    for noted in tables:
+        its, table = Notes.off(noted)
+        notes += its
+        if len(table):
+            waiting.append(table)
+            count, rows, size = count + len(table), rows + len(table), size + table.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            write()
+    if waiting:
+        write()
+    if writer is not None:
+        writer.close()
+    return count, notes
+
+
+def _sync(folder: Path) -> None:
+    """The names in a folder, on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

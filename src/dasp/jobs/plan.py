@@ -1,0 +1,184 @@
+"""Everything that can be wrong with a job, found before the first row is explained."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dasp.errors import BadInput, line_of
+from dasp.explainer.rows import device_of, input_dtype, takes_integers
+from dasp.jobs import groups
+from dasp.jobs.identity import Options, fingerprint
+from dasp.jobs.models import load_model
+from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
+from dasp.jobs.worker import PREDICTED, Task, Worker, outputs_of
+
+__all__ = ["Plan", "Say", "plan"]
+
+_CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
+_LISTED = 10
+_DTYPES = ("float16", "float32", "float64")
+_EXPLAINER = ("method", "tolerance", "max_evaluations", "error_bars", "batch_size", "device", "seed")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model, rows, and how they are explained."""
+
+    survey: Survey
+    reader: Reader
+    task: Task
+    worker: Worker  # one, which has tried it
+    files: list[Path]  # of the data
+
+
+def plan(options: Options, threads: int | None, say: Say) -> Plan:
+    """Read model and data, and try to explain two rows. `threads` are those of a job that was begun."""
+    model = load_model(options.model, weights=options.weights, trust=options.trust)
+    dtype = _dtype(model, options)
+    target = _target(options.target)
+    label = target if isinstance(target, str) and target != PREDICTED else None
+    source = open_data(options.data, _list(options.columns), _list(options.drop), options.id, label)
+    mask, names = groups.groups(options.groups, source.names, source.shape)
+    seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
+    say(_description(options.data, source.shape, seen))
+    baseline = options.baseline or "zero"
+    absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean)
+    outputs = _outputs(model, seen, options)
+    task = Task(
+        model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
+        target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
+        skip=options.on_bad_row == "skip",
+        threads=options.threads or threads or (1 if options.engine == "ray" else torch.get_num_threads()),
+        explainer={name: getattr(options, name) for name in _EXPLAINER},
+    )  # fmt: skip
+    entries = seen.mean.size * (
+        len(absent["background"]) if "background" in absent else 1
+    )  # as some methods repeat rows
+    size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
+    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, _tried(task, model, seen, say), source.files)
+
+
+def _dtype(model: nn.Module, options: Options) -> str:
+    """Of the rows that the model takes, by NumPy's name."""
+    if takes_integers(model):
+        return "int64"
+    dtype = str(input_dtype(model)).removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise BadInput(f"{options.model}: is a model of {dtype}; models of {', '.join(_DTYPES)} are explained")
+    return dtype
+
+
+def _list(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",")] if text else None
+
+
+def _target(text: str | None) -> int | str | None:
+    """An output, "predicted", the name of a column, or None if the user did not say."""
+    try:
+        number = None if text is None else int(text)
+    except ValueError:
+        return text
+    if number is not None and number < 0:
+        raise BadInput(f"--target is {number}; outputs are counted from 0")
+    return number
+
+
+def _description(data: Path, shape: tuple[int, ...], seen: Survey) -> str:
+    inputs = f"{shape[0]} inputs" if len(shape) == 1 else f"shape {shape}"
+    text = f"{data}: {seen.rows:,} rows of {inputs}"
+    if seen.bad:
+        few = ", ".join(map(str, seen.bad[:_LISTED])) + (", …" if len(seen.bad) > _LISTED else "")
+        text += f"; {len(seen.bad):,} left out, with missing or infinite entries: row {few} (the first is 0)"
+    return text
+
+
+def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
+    """How many outputs the model has."""
+    x = torch.from_numpy(seen.example)
+    if options.device is not None:
+        model.to(options.device)
+    try:
+        outputs = outputs_of(model, x, device_of(model))
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"{options.model} does not take rows of {options.data}, of shape {tuple(x.shape[1:])}: {line_of(error)}"
+        ) from error
+    return outputs.shape[1]
+
+
+def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Survey, say: Say) -> int | str | None:
+    """The target that workers are given; None: from the rows, or the only output."""
+    largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
+    if largest >= outputs:
+        where = f"column {label!r} has {largest}" if label else f"--target is {largest}"
+        raise BadInput(f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}, counted from 0")
+    if label is not None:
+        say(f"target: column {label!r}, of {outputs} outputs")
+        return None
+    if outputs == 1:
+        return None
+    if isinstance(target, int):
+        return target
+    say(f"target: the largest of {outputs} outputs, of each row ({PREDICTED})")
+    return PREDICTED
+
+
+def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
+    """A worker that has explained two rows."""
+    x = torch.from_numpy(seen.example)
+    try:
+        with _quiet():
+            worker = Worker(task, model)
+            _check_base(worker, x)
+            _try(worker, x, labelled=seen.targets is not None)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
+    say(f"method: {worker.explainer.method} ({line_of(worker.explainer.reason)})")
+    return worker
+
+
+def _check_base(worker: Worker, x: Tensor) -> None:
+    """What the model gives for absent players is part of every value."""
+    (name, rows), *_ = [*worker.task.absent.items(), ("baselines", np.zeros(x.shape[1:], x.numpy().dtype))]
+    outputs = worker.outputs(torch.from_numpy(rows).reshape(-1, *x.shape[1:]))
+    target = worker.task.target
+    if not (outputs[:, target] if isinstance(target, int) else outputs).isfinite().all():
+        what = "--background" if name == "background" else "--baseline"
+        raise BadInput(
+            f"{worker.task.model}: its output is not finite where all inputs are absent; give another {what}"
+        )
+
+
+def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
+    outputs = worker.outputs(x)
+    target, finite = worker.target(outputs, outputs.argmax(1).numpy() if labelled else None)
+    if not finite.any():
+        raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite")
+    worker.attribute(x[finite], target[finite] if isinstance(target, Tensor) else target)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch.export prints of a model that it cannot trace; the error says enough."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(level)

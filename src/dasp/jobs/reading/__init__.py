@@ -1,0 +1,1 @@
+"""Data files as chunks of rows."""

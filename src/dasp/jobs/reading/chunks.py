@@ -1,0 +1,188 @@
+"""Data files as chunks of rows that a model can be given, and one pass over them before any work is done.
+
+A chunk is so many successive rows of the file, whatever becomes of them: rows with missing or infinite entries are left
+out of it, and the numbers of all others stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dasp.errors import BadInput
+from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array, open_images
+from dasp.jobs.reading.tables import CSV, TABLES, open_table
+
+__all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
+
+_SURVEYED = 4096  # rows looked at together
+_FEW = 2
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk of the data: its usable rows, and the places of the others."""
+
+    number: int
+    values: Any  # (n, *shape)
+    ids: pa.Array
+    targets: Any  # (n,) class indices, or None
+    bad: list[int]  # row numbers
+
+    def only(self, which: Any) -> Chunk:
+        """Some of its usable rows."""
+        targets = None if self.targets is None else self.targets[which]
+        return replace(self, values=self.values[which], ids=self.ids.filter(pa.array(which)), targets=targets)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Chunks of `size` rows of a source, in the dtype of the model; ids of the type that fits all of them."""
+
+    source: Any
+    size: int
+    dtype: str
+    integer_ids: bool = False
+
+    def chunks(self, skip: frozenset[int] = frozenset()) -> Iterator[Chunk]:
+        """All chunks but some."""
+        for number, values, ids, targets in self.source.chunks(self.size, skip):
+            start = number * self.size
+            cast, good = _cast(values, self.dtype)
+            good = good if targets is None else good & ~np.isnan(targets)
+            called = pa.array(np.arange(start, start + len(values))) if ids is None else ids
+            called = called.cast(pa.int64()) if self.integer_ids else called
+            chosen = None if targets is None else targets[good].astype(np.int64)
+            bad = [start + int(i) for i in np.flatnonzero(~good)]
+            yield Chunk(number, cast[good], called.filter(pa.array(good)), chosen, bad)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over the data tells."""
+
+    rows: int
+    bad: list[int]  # row numbers
+    example: Any  # the first usable rows, at most two
+    mean: Any  # of the usable rows: (*shape)
+    targets: tuple[int, int] | None  # the smallest and largest class index, of a column of them
+    integer_ids: bool  # whether ids that are text are all whole numbers
+
+
+def open_data(
+    path: Path,
+    columns: list[str] | None = None,
+    drop: list[str] | None = None,
+    id_: str | None = None,
+    target: str | None = None,
+) -> Any:
+    """A source of rows: has `shape`, `names`, `files` and `chunks`."""
+    suffix = path.suffix.lower()
+    if not path.exists():
+        raise BadInput(f"{path}: no such file or folder")
+    if path.is_file() and suffix in TABLES:
+        return open_table(path, columns, drop or [], id_, target)
+    for option, value in {"--columns": columns, "--drop": drop, "--id": id_, "--target": target}.items():
+        if value is not None and (path.is_dir() or suffix in ARRAYS):
+            raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have")
+    if path.is_dir():
+        return open_images(path)
+    if suffix in ARRAYS:
+        return open_array(path)
+    known = ", ".join([*TABLES, *ARRAYS])
+    raise BadInput(f"{path}: unknown kind of file {suffix!r}; known are {known} and folders of images")
+
+
+def survey(source: Any, path: Path, dtype: str, *, fail: bool) -> Survey:
+    """Read everything once: fails early where it would fail late. With `fail`, bad rows are an error."""
+    count, good, total = 0, 0, np.zeros(source.shape)
+    bad: list[int] = []
+    example: list[Any] = []
+    ends: list[int] = []
+    integer_ids = isinstance(source, CSV)  # other files say what their ids are
+    for _, values, ids, targets in source.chunks(max(1, min(_SURVEYED, 2**24 // max(1, total.size)))):
+        cast, usable = _cast(values, dtype)
+        if targets is not None:
+            _check_targets(path, targets, count)
+            usable &= ~np.isnan(targets)
+            ends = [f(ends + targets[usable].astype(int).tolist()) for f in (min, max)] if usable.any() else ends
+        bad += [count + int(i) for i in np.flatnonzero(~usable)]
+        if fail and bad:
+            raise BadInput(
+                f"{path}: {_what(source, values[bad[0] - count], dtype)} in row {bad[0]} (the first row is 0); "
+                "--on-bad-row skip leaves such rows out"
+            )
+        count, good = count + len(values), good + int(usable.sum())
+        total += cast[usable].sum(0, dtype=np.float64)
+        example += list(cast[usable][: _FEW - len(example)])
+        integer_ids = integer_ids and _whole(ids)
+    if not count:
+        raise BadInput(f"{path}: has no rows")
+    if not good:
+        raise BadInput(f"{path}: all {count} rows have missing or infinite entries")
+    targets_ends = (ends[0], ends[1]) if ends else None
+    return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids)
+
+
+def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str) -> Any:
+    """All rows of a small file (a baseline, a background), which must be as wide as the data."""
+    named = columns if path.suffix.lower() in TABLES else None
+    try:
+        source = open_data(path, named)
+    except BadInput as error:
+        hint = "; those of an array are called x0, x1, …" if named == list(entry_names(shape)) else ""
+        raise BadInput(f"{option}: {error}{hint}") from error
+    if source.shape != shape:
+        raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
+    chunks = [chunk for _, chunk, _, _ in source.chunks(_SURVEYED)]
+    if not sum(map(len, chunks)):
+        raise BadInput(f"{option}: {path} has no rows")
+    values, good = _cast(np.concatenate(chunks), dtype)
+    if not good.all():
+        raise BadInput(f"{option}: {path} has a missing or infinite entry in row {int(np.argmin(good))}")
+    return values
+
+
+def _cast(values: Any, dtype: str) -> tuple[Any, Any]:
+    """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = values.astype(dtype)
+    fits = np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
+    return cast, fits.reshape(len(values), -1).all(1)
+
+
+def _what(source: Any, row: Any, dtype: str) -> str:
+    """What is wrong with a row."""
+    cast, _ = _cast(row[None], dtype)
+    wrong = ~np.isfinite(cast[0]) if cast.dtype.kind == "f" else cast[0] != row
+    if not wrong.any():
+        return f"no target (column {source.target!r})"
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
+    value = row[where]
+    if np.isnan(value):
+        return f"{place} is missing or NaN"
+    return f"{place} is {value}, which is not finite in {dtype}" if cast.dtype.kind == "f" else f"{place} is {value}"
+
+
+def _check_targets(path: Path, targets: Any, start: int) -> None:
+    wrong = ~np.isnan(targets) & ~((targets >= 0) & (targets == np.floor(targets)) & (targets < 2**31))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BadInput(f"{path}: the target in row {start + row} is {targets[row]}; class indices 0, 1, … are needed")
+
+
+def _whole(ids: Any) -> bool:
+    """Whether ids are text that is whole numbers, in the only way to write these."""
+    if ids is None or not pa.types.is_string(ids.type):
+        return False
+    try:
+        return bool(pc.all(pc.equal(ids.cast(pa.int64()).cast(pa.string()), ids)).as_py())
+    except pa.ArrowInvalid:
+        return False

@@ -1,0 +1,194 @@
+"""One worker of a job: it has the model, and makes chunks of explained rows from chunks of rows.
+
+What it makes of a chunk depends on nothing but the chunk, so that it does not matter which worker does it, or when.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from dasp.errors import BadInput
+from dasp.explainer import Explainer
+from dasp.explainer.result import LARGE_GAP, Attributed
+from dasp.games.request import yardstick
+from dasp.jobs.identity import fingerprint
+from dasp.jobs.models import load_model
+from dasp.jobs.notes import Notes
+from dasp.jobs.reading.chunks import Chunk
+
+__all__ = ["PREDICTED", "Task", "Worker", "outputs_of"]
+
+PREDICTED = "predicted"
+_MISSED = re.compile(r"(\d+) row\(s\) did not reach the tolerance \S+ with \d+ (evaluations|permutations)")
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a worker has to know; can be sent to another machine that has the same files."""
+
+    model: str
+    weights: Path | None
+    trust: bool
+    parameters: str  # their fingerprint
+    target: int | str | None  # an output, the predicted one, or None: the targets of the rows, or the only output
+    names: tuple[str, ...] | None  # of the players; None for images and other arrays
+    mask: Any  # the player of every entry, or None
+    absent: dict[str, Any]  # baselines or background
+    skip: bool  # rows whose output is not finite
+    threads: int
+    explainer: dict[str, Any]  # further options of an `Explainer`
+
+
+class Worker:
+    """A model and its explainer, for chunk after chunk."""
+
+    def __init__(self, task: Task, model: nn.Module | None = None) -> None:
+        torch.set_num_threads(task.threads)
+        if model is None:
+            model = load_model(task.model, weights=task.weights, trust=task.trust)
+            if fingerprint(model) != task.parameters:
+                raise BadInput(
+                    f"{task.model}: has other parameters every time it is made; give --weights, or fix the seed in it"
+                )
+        self.task, self.model = task, model
+        mask = None if task.mask is None else torch.from_numpy(task.mask)
+        given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
+        self.explainer = Explainer(model, feature_mask=mask, **given, **task.explainer)
+
+    def explain(self, chunk: Chunk) -> pa.Table:
+        """The rows of the output for a chunk of the input."""
+        x = torch.from_numpy(chunk.values)
+        target, finite = self.target(self.outputs(x), chunk.targets)
+        if finite.all():
+            return self._table(chunk, target, *self.attribute(x, target))
+        lost = chunk.ids.filter(pa.array(~finite.numpy())).to_pylist()
+        if not self.task.skip:
+            raise BadInput(
+                f"the model's output for the row of id {lost[0]} is not finite; --on-bad-row skip leaves such rows out"
+            )
+        left = chunk.only(finite.numpy())
+        table = self.explain(left) if len(left.values) else pa.table({})
+        notes, table = Notes.off(table)
+        return (notes + Notes(left_out=len(lost), ids=tuple(map(str, lost)))).on(table)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """The model's outputs for rows, (rows, outputs)."""
+        self._seed()
+        parts = x.split(self.task.explainer["batch_size"] or len(x))
+        return torch.cat([outputs_of(self.model, part, self.explainer.device) for part in parts]).cpu()
+
+    def target(self, outputs: Tensor, given: Any = None) -> tuple[Any, Tensor]:
+        """Which of the outputs are explained (`given` for each row, perhaps), and whether they are finite."""
+        target: Any = self.task.target
+        if given is not None:
+            target = torch.from_numpy(given)
+        elif target == PREDICTED:
+            target = outputs.argmax(1)
+        return target, outputs.gather(1, _each(target, len(outputs))[:, None])[:, 0].isfinite()
+
+    def attribute(self, x: Tensor, target: Any) -> tuple[Attributed, Notes]:
+        """The rows explained, in the same way every time, and what is to be said of them."""
+        self._seed()
+        with warnings.catch_warnings(record=True) as caught, _silent():
+            warnings.simplefilter("always")
+            result = self.explainer.attribute(x, target)
+        return result, self._notes(result, [str(warning.message) for warning in caught])
+
+    def _seed(self) -> None:
+        """For models and methods that use the global generators."""
+        seed = self.task.explainer["seed"]
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 - Captum's
+        torch.manual_seed(seed)
+
+    def _notes(self, result: Attributed, warned: list[str]) -> Notes:
+        values = torch.from_numpy(self._flat(result.values)).T
+        gap, missed, tolerance = result.gap.cpu().reshape(-1).abs(), 0, self.task.explainer["tolerance"]
+        if result.std is not None:
+            missed = sum(int(found[1]) for found in map(_MISSED.match, warned) if found)
+        elif tolerance is not None and result.method != "Exact":
+            total = (result.prediction - result.base).cpu().reshape(-1)
+            missed = int((gap > tolerance * yardstick(total, values)).sum())
+        propagated = result.method.startswith(("DASP", "GradientDASP"))  # others may have gaps by their nature
+        gaps = int((gap > LARGE_GAP * values.abs().sum(0)).sum()) if propagated else 0
+        return Notes(infinite=int((~values.isfinite()).any(0).sum()), missed=missed, gaps=gaps)
+
+    def _table(self, chunk: Chunk, target: Any, result: Attributed, notes: Notes) -> pa.Table:
+        rows = len(chunk.values)
+        columns = {
+            "id": chunk.ids,
+            "target": pa.array(_each(target, rows).numpy().astype(np.int32)),
+            "prediction": _column(result.prediction),
+            "base_value": _column(result.base.expand(result.prediction.shape)),
+            **self._players("", "values", result.values),
+            **({} if result.std is None else self._players("sd:", "sd", result.std)),
+            "gap": _column(result.gap),
+            "method": pa.array([result.method] * rows),
+        }
+        listed = self.task.names is None and self.task.mask is None
+        shape = {"shape": str(list(chunk.values.shape[1:]))} if listed else None
+        return notes.on(pa.table(columns, metadata=shape))
+
+    def _players(self, prefix: str, together: str, values: Tensor) -> dict[str, pa.Array]:
+        """A column for each player, or one with lists if they have no names."""
+        flat = self._flat(values)
+        if self.task.names is None:
+            listed = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+            return {together: listed}
+        return {prefix + name: pa.array(np.ascontiguousarray(flat[:, i])) for i, name in enumerate(self.task.names)}
+
+    def _flat(self, values: Tensor) -> Any:
+        """The values of the players, (rows, players)."""
+        flat = values.detach().cpu().reshape(len(values), -1).numpy()
+        if self.task.mask is None:
+            return flat
+        return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
+
+
+def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
+    """The model's outputs for rows that it is given at once, (rows, outputs)."""
+    with torch.no_grad():
+        result = model(x.to(device))
+    if not isinstance(result, Tensor):
+        raise BadInput(f"the model must return one tensor to explain, not a {type(result).__name__}")
+    if result.dim() == 0 or len(result) != len(x):
+        raise BadInput(
+            f"the model must return a row for each row; for {len(x)} it gave the shape {tuple(result.shape)}"
+        )
+    if result.dim() > 2:
+        raise BadInput(f"the model returns {tuple(result.shape[1:])} outputs a row; one dimension of them is needed")
+    return result.reshape(len(x), -1)
+
+
+def _each(target: Any, rows: int) -> Tensor:
+    """The target of each row."""
+    return target if isinstance(target, Tensor) else torch.full((rows,), target or 0)
+
+
+def _column(values: Tensor) -> pa.Array:
+    return pa.array(values.detach().cpu().reshape(-1).numpy())
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without the log's warnings, one for each chunk: `Notes` has them."""
+    log = logging.getLogger("dasp")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

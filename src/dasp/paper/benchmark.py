@@ -1,0 +1,119 @@
+"""`dasp benchmark`: our estimators and today's libraries on the same networks, rows, truth and threads, in one run.
+
+    results/benchmark/mnist.json, …  every result, and where a peer is ahead
+    results/benchmark/mnist.png, …   error against wall time and evaluations
+
+Networks and truths are those of `dasp reproduce`, kept in the same place; results are always measured anew, as times of
+different runs cannot be compared. Ours explain all rows at once, as do Captum's and two of shap's; the other libraries
+take row after row. So there are two times: per row, explaining all of them, and of a row by itself; and, as a third,
+that of the first call for a row, with what is done once (tracing, coalitions and the regression on them).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from dasp.evaluation import Result
+from dasp.methods import METHODS
+from dasp.paper.claims import OURS, Standing, others_on_front, standings
+from dasp.paper.outcome import Outcome, measured, prepared
+from dasp.paper.peers import PEERS
+from dasp.paper.progress import Stages
+from dasp.paper.reproduce import save, selected
+from dasp.paper.store import Store, write
+from dasp.plots.comparison import pareto
+
+__all__ = ["CONTESTANTS", "benchmark"]
+
+CONTESTANTS = {**{name: METHODS[name] for name in OURS}, **PEERS}
+
+
+def benchmark(name: str, folder: Path, console: Console, *, full: bool = False, threads: int = 2) -> list[Path]:
+    """Measure, write a figure and a JSON file for each experiment, and return the paths of the latter."""
+    chosen = selected(name)
+    torch.set_num_threads(threads)
+    console.print("[bold]Our estimators against shap, captum and shapiq[/bold]")
+    console.print(
+        f"Same networks, rows, truth and {threads} threads. A quarter of an hour on two cores, and ten minutes more if "
+        f"nothing is kept in {escape(str(folder / 'cache'))} yet; with --full, hours.\n"
+    )
+    files = []
+    for experiment in chosen:
+        size = experiment.full if full else experiment.default
+        with Stages(experiment.title, console) as step, threadpool_limits(threads):
+            outcome = measured(prepared(experiment, size, Store(folder / "cache"), step), CONTESTANTS, step)
+        title = f"{outcome.title}: {outcome.rows} rows explained"
+        figure = pareto(outcome.results, ours=OURS, title=title, standard_error=outcome.problem.standard_error)
+        picture = save(figure, folder / "benchmark" / f"{experiment.name}.png")
+        file = picture.with_suffix(".json")
+        write(file, json.dumps(_record(outcome, threads), indent=1, ensure_ascii=False, allow_nan=False).encode())
+        _show(outcome, console)
+        console.print(f"[bold]{escape(str(file))}[/bold], {escape(str(picture))}\n", soft_wrap=True)
+        files.append(file)
+    return files
+
+
+def _record(outcome: Outcome, threads: int) -> dict[str, Any]:
+    libraries = {library: version(library) for library in ("torch", "captum", "shap", "shapiq", "torch-dasp")}
+    return {
+        "about": {"libraries": libraries, "python": platform.python_version(), "threads": threads},
+        "data": outcome.data.source,
+        "stands in for": outcome.data.stands_in_for,
+        "network": outcome.quality,
+        "rows": outcome.rows,
+        "players": outcome.problem.truth.shape[1],
+        "standard error of the truth": outcome.problem.standard_error,
+        "results": _numbers(outcome.results),
+        "left out": outcome.left_out,
+        "best of ours": [
+            {
+                "budget": s.budget,
+                **_numbers([s.best])[0],
+                "quicker and nearer": _numbers(s.quicker),
+                "quicker and nearer for a row by itself": _numbers(s.quicker_alone),
+                "nearer within the budget": _numbers(s.fewer),
+            }
+            for s in standings(outcome.results, outcome.size.budgets)
+        ],
+        "peers on the front of error against time": _numbers(others_on_front(outcome.results)),
+    }
+
+
+def _numbers(results: list[Result]) -> list[dict[str, Any]]:
+    """Plain values; JSON has no NaN (Spearman's correlation, where all values are the same)."""
+    return [
+        {name: None if isinstance(x, float) and math.isnan(x) else x for name, x in result.numbers().items()}
+        for result in results
+    ]
+
+
+def _show(outcome: Outcome, console: Console) -> None:
+    for line in outcome.notices():
+        console.print(escape(line))
+    table = Table(title=f"{outcome.title}: the best of ours at each budget, and the peers ahead of it")
+    for column in ("budget", "RMSE", "time/row"):
+        table.add_column(column, justify="right")
+    for column in ("method", "quicker and nearer", "for a row by itself", "nearer within the budget"):
+        table.add_column(column, overflow="fold")
+    for s in standings(outcome.results, outcome.size.budgets):
+        table.add_row(f"{s.budget:,}", f"{s.best.rmse:.3g}", s.best.time_text, s.best.method, *_ahead(s))
+    console.print(table)
+    others = ", ".join(map(str, others_on_front(outcome.results)))
+    console.print(f"Peers on the front of error against time: {escape(others) or 'none'}")
+
+
+def _ahead(standing: Standing) -> list[str]:
+    return [
+        ", ".join(map(str, some)) or "nobody" for some in (standing.quicker, standing.quicker_alone, standing.fewer)
+    ]

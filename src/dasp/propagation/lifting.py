@@ -1,0 +1,240 @@
+"""From a model's graph to the same graph on random coalitions.
+
+Walking the graph once with the players' numbers tells, for every node, whether it is constant, still exact for each
+player, or random. The graph is then cut in two plain `fx.GraphModule`s:
+
+    exact     inputs (on and off) ──▶ frontier: the values where players meet, and constants that are needed later
+    random    frontier as Gaussians ──▶ the model's output as a Gaussian
+
+A coalition's distribution enters only between the two, so the exact half runs once per input however many
+distributions are propagated. Both halves share the model's weights and leave the model as it is.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree
+
+from dasp.errors import UnsupportedOperation
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
+from dasp.propagation.values import Contributions, Linear, Toggled, packing
+
+__all__ = ["SHAPE_ONLY", "Lifted", "covered", "lift", "report"]
+
+
+aten = torch.ops.aten
+SHAPE_ONLY = {
+    aten.sym_size.int,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.empty_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.new_empty.default,
+}
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """The two halves of a lifted graph; see the module's docstring."""
+
+    exact: fx.GraphModule
+    random: fx.GraphModule
+
+    def __call__(self, *inputs: Any) -> Gaussian:
+        """Both halves in one go, for inputs that are Gaussians already."""
+        output = self.random(*self.exact(*inputs))
+        if not isinstance(output, Gaussian):  # the output does not depend on the inputs
+            return Gaussian(output, torch.zeros_like(output))
+        return output
+
+
+class _Random:
+    """Stands, while the graph is walked, for a value that will be a Gaussian."""
+
+
+class _Later:
+    """Stands for a value that is not random, but known only in the random half, like the size of a Gaussian."""
+
+
+_RANDOM, _LATER = _Random(), _Later()
+
+
+def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lifted:
+    """Lift a traced model for `arguments`: `Toggled` for players, `Gaussian` for random inputs, else constants.
+
+    Which nodes are exact depends on who the players are, not on the values, so the result serves all inputs of the
+    same shapes with the same players. `count` is the number of players of one row.
+    """
+    values: dict[fx.Node, Any] = {}
+    targets: dict[fx.Node, Callable[..., Any]] = {}
+    missing: list[fx.Node] = []
+    given = iter(arguments)
+    for node in traced.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(given)
+        elif node.op == "get_attr":
+            values[node] = reduce(getattr, node.target.split("."), traced)
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            try:
+                targets[node], values[node] = _lift_call(node, args, kwargs, count)
+            except UnsupportedOperation:
+                missing.append(node)
+                values[node] = _RANDOM
+        elif node.op == "output":
+            values[node] = None
+        else:
+            raise UnsupportedOperation(f"the traced graph has a {node.op} node, {node.target}")
+    if missing:
+        raise UnsupportedOperation(report(missing))
+    return _cut(traced, values, targets, count)
+
+
+def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
+    """What a node becomes, and its value."""
+    op: Any = node.target
+    kinds = {type(x) for x in _leaves((args, kwargs))} & {Toggled, Contributions, Gaussian, _Random, _Later}
+    if not kinds:
+        return op, op(*args, **kwargs)
+    if op is operator.getitem:
+        return op, args[0] if args[0] in (_RANDOM, _LATER) else op(*args)
+    if op in SHAPE_ONLY:  # what depends on the shape does not depend on the coalition
+        target = named(op, _of_shape(op))
+        return target, target(*args, **kwargs) if kinds <= {Toggled, Gaussian} else _LATER
+    if kinds == {_Later}:
+        return op, _LATER
+    rule = RULES.get(op)
+    if rule is None or not covered(node, rule):
+        raise UnsupportedOperation
+    if kinds == {Toggled}:
+        players = rule.tracker(op, *args, **kwargs)
+        if players is not None:
+            target = named(op, _exact(op, rule))
+            return target, target(*args, **kwargs)
+        if rule.linear is not None and _continuous(rule.linear(*args, **kwargs)[0]):
+            target = named(op, _mixing(op, rule.linear, count, args, kwargs))
+            return target, target(*args, **kwargs)
+    if rule.gaussian is None or not _may_be_random(node, rule, args, kwargs):
+        raise UnsupportedOperation
+    return rule.gaussian, _RANDOM
+
+
+def _continuous(x: Any) -> bool:
+    return isinstance(x, Toggled) and x.on.is_floating_point()
+
+
+def _may_be_random(node: fx.Node, rule: Rule, args: Any, kwargs: Any) -> bool:
+    """Integers and conditions have no Gaussian, nor has an op that is affine in an argument that is constant."""
+    values = [x for x in _leaves((args, kwargs)) if isinstance(x, Toggled)]
+    results = [x for x in _leaves(node.meta.get("val")) if isinstance(x, Tensor)][: rule.outputs]
+    if not all(map(_continuous, values)) or not all(x.is_floating_point() for x in results):
+        return False
+    return rule.linear is None or not isinstance(rule.linear(*args, **kwargs)[0], Tensor)
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return _pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, Gaussian))
+
+
+def covered(node: fx.Node, rule: Rule) -> bool:
+    """Whether the rule gives all results of the node that are used."""
+    return rule.outputs is None or all(_index(user) < rule.outputs for user in node.users)
+
+
+def _index(user: fx.Node) -> int:
+    return user.args[1] if user.target is operator.getitem else 0  # type: ignore[return-value]
+
+
+def _of_shape(op: Any) -> Callable[..., Any]:
+    def of_shape(*args: Any, **kwargs: Any) -> Any:
+        """The op on any tensor of the value's shape."""
+        return evaluate(op, lambda value: value.mean if isinstance(value, Gaussian) else value.on, args, kwargs)
+
+    return of_shape
+
+
+def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
+    def exact(*args: Any, **kwargs: Any) -> Any:
+        """The op on both halves of its arguments."""
+        players = rule.tracker(op, *args, **kwargs)
+        on = evaluate(op, lambda value: value.on, args, kwargs)
+        off = evaluate(op, lambda value: value.off, args, kwargs)
+        if isinstance(on, Tensor):
+            return Toggled(on, off, players)
+        return [Toggled(*part) for part in zip(on, off, players, strict=True)]
+
+    return exact
+
+
+def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any) -> Callable[..., Any]:
+    """The first op that mixes players; who meets whom is the same for all inputs, and found here."""
+    value, linear = linear_part(*args, **kwargs)
+    columns = packing(value.players, linear, count)
+
+    def mixing(*args: Any, **kwargs: Any) -> Contributions:
+        """The op as a function of who takes part."""
+        value, linear = linear_part(*args, **kwargs)
+        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns)
+
+    return mixing
+
+
+def _entry(x: Toggled) -> tuple[Toggled, Linear]:
+    """The linear part of the identity."""
+    return x, lambda data, power: data
+
+
+def _cut(
+    traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
+) -> Lifted:
+    """Copy every node into its half."""
+    nodes = list(traced.graph.nodes)
+    random_nodes = {n for n in nodes if n.op == "output" or values[n] is _RANDOM or values[n] is _LATER}
+    used = {n for user in random_nodes for n in user.all_input_nodes} - random_nodes
+    exact, random = fx.Graph(), fx.Graph()
+    in_exact: dict[fx.Node, fx.Node] = {}
+    for node in nodes:
+        if node not in random_nodes:
+            in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
+            in_exact[node].target = targets.get(node, node.target)
+    frontier = [node for node in nodes if node in used and node.op != "get_attr"]
+    for node in frontier:
+        if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
+            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
+            in_exact[node] = exact.call_function(identity, (in_exact[node],))
+    exact.output(tuple(in_exact[node] for node in frontier))
+    exact.eliminate_dead_code()
+    in_random = {node: random.placeholder(node.name) for node in frontier}
+    for node in nodes:
+        if node in random_nodes or (node in used and node.op == "get_attr"):
+            in_random[node] = random.node_copy(node, in_random.__getitem__)
+            in_random[node].target = targets.get(node, node.target)
+    return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
+
+
+def report(
+    missing: list[fx.Node],
+    values: str = "random values",
+    remedy: str = "Register rules for them with dasp.rule, or use",
+) -> str:
+    """A message that lists operations, each with the user's own line."""
+    lines = [f"{len(missing)} operation(s) of the model have no rule for {values}:"]
+    for node in missing:
+        frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
+        own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
+        where = "  in {}, line {}: {}".format(*own[-1]) if own else ""
+        lines.append(f"  - {node.target}{where}")
+    lines.append(f"{remedy} BayesianShapley, which only evaluates the model.")
+    return "\n".join(lines)

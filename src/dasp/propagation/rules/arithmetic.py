@@ -1,0 +1,262 @@
+"""Sums, products, quotients and powers, with constants and between random values.
+
+For random a, b with covariance c = Σ_r a_r b_r:
+
+    a·b:   mean = μ_a μ_b + c,   factors μ_a b_r + μ_b a_r,   rest μ_a² v_b + μ_b² v_a + V_a V_b + c²
+
+where v is the independent and V the total variance. Two arguments that are the same value are one random variable, so
+x + x is 2x and x·x is x².
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.rules.activations import integrated
+from dasp.propagation.rules.affine import raised
+from dasp.propagation.rules.registry import RULES, Rule, affine, rule, same_entry
+from dasp.propagation.values import Linear, Toggled
+
+aten = torch.ops.aten
+Scalar = float | Tensor
+
+
+def _sum(a: Gaussian, b: Gaussian, sign: Scalar) -> Gaussian:
+    """a + sign·b."""
+    if a is b:
+        return _scaled(a, 1 + sign)
+    both = a.factors is not None and b.factors is not None
+    return Gaussian(a.mean + sign * b.mean, a.variance + sign**2 * b.variance, _add(a, b, sign) if both else None)
+
+
+def _add(a: Gaussian, b: Gaussian, sign: Scalar) -> Tensor:
+    # Aligned by hand: the column dimension must not be broadcast against dimensions of the values.
+    return torch.vmap(lambda x, y: x + sign * y)(a.factors, b.factors)
+
+
+def _shifted(x: Gaussian, mean: Tensor) -> Gaussian:
+    """x plus a constant that may have more entries: variance and factors are broadcast along."""
+    return Gaussian(mean, x.variance.expand_as(mean), x.columns(lambda column: column.expand_as(mean)))
+
+
+def _scaled(x: Gaussian, scale: Scalar) -> Gaussian:
+    return Gaussian(x.mean * scale, x.variance * (scale * scale), x.columns(lambda column: column * scale))
+
+
+@rule(aten.add.Tensor, tracker=same_entry)
+def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
+    """a + αb: factors add, independent variances add."""
+    if isinstance(a, Gaussian):
+        return _sum(a, b, alpha) if isinstance(b, Gaussian) else _shifted(a, a.mean + alpha * b)
+    assert isinstance(b, Gaussian)
+    scaled = _scaled(b, alpha)
+    return _shifted(scaled, a + scaled.mean)
+
+
+@rule(aten.sub.Tensor, tracker=same_entry)
+def sub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
+    """a − αb."""
+    return add(a, b, -alpha)
+
+
+@rule(aten.rsub.Scalar, tracker=same_entry)
+def rsub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
+    """b − αa."""
+    return add(b, a, -alpha)
+
+
+@rule(aten.mul.Tensor, tracker=same_entry)
+def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
+    """a·b; see the module's docstring."""
+    if isinstance(a, Gaussian) and isinstance(b, Gaussian):
+        return square(a) if a is b else product(a, b)
+    if isinstance(a, Gaussian):
+        assert not isinstance(b, Gaussian)
+        return _scaled(a, b)
+    assert isinstance(b, Gaussian)
+    return _scaled(b, a)
+
+
+def product(a: Gaussian, b: Gaussian) -> Gaussian:
+    """The product of two random values."""
+    mean = a.mean * b.mean
+    variance = a.mean**2 * b.variance + b.mean**2 * a.variance + a.total_variance * b.total_variance
+    if a.factors is None or b.factors is None:
+        return Gaussian(mean, variance)
+    covariance = torch.vmap(torch.mul)(a.factors, b.factors).sum(0)
+    factors = torch.vmap(lambda x, y: a.mean * y + b.mean * x)(a.factors, b.factors)
+    return Gaussian(mean + covariance, variance + covariance**2, factors)
+
+
+@rule(aten.div.Tensor, tracker=same_entry)
+def div(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
+    """a/b; for a random divisor a·b⁻¹ with the moments of `power`."""
+    if not isinstance(b, Gaussian):
+        assert isinstance(a, Gaussian)
+        return Gaussian(a.mean / b, a.variance / (b * b), a.columns(lambda column: column / b))
+    if a is b:
+        return a.constant(torch.ones_like(a.mean))
+    return mul(a, power(b, -1))
+
+
+@rule(aten.square.default, tracker=same_entry)
+def square(x: Gaussian) -> Gaussian:
+    """x²:  mean μ² + σ²,  slope 2μ,  rest 2σ⁴."""
+    variance = x.total_variance
+    return x.through(x.mean**2 + variance, 2 * x.mean, 2 * variance**2)
+
+
+@rule(aten.pow.Tensor_Scalar, tracker=same_entry)
+def power(x: Gaussian, exponent: float) -> Gaussian:
+    """xᵖ. Exact for p = 1, 2 and by quadrature for other natural numbers. Otherwise there is a pole or branch point at
+    0, which x must stay away from, and x is taken as log-normal with the same mean and variance. With ρ = σ²/μ²:
+
+        mean = μᵖ(1 + ρ)^(p(p−1)/2),   Var = mean²((1 + ρ)^(p²) − 1),   slope ≈ p·μ^(p−1)(1 + ρ)^((p−1)(p−2)/2)
+    """
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return square(x)
+    if exponent >= 0 and float(exponent).is_integer():
+        return integrated(x, lambda at: at**exponent)
+    variance = x.total_variance
+    log = _log_spread(x.mean, variance)
+
+    def expectation(p: float) -> Tensor:
+        return x.mean**p * torch.exp(log * (p * (p - 1) / 2))
+
+    mean, slope = expectation(exponent), exponent * expectation(exponent - 1)
+    total = mean**2 * torch.expm1(log * exponent**2)
+    slope = slope.sign() * torch.minimum(slope.abs(), _ratio(total, variance).sqrt())
+    return x.through(mean, slope, (total - slope**2 * variance).clamp(min=0))
+
+
+def _log_spread(mean: Tensor, variance: Tensor) -> Tensor:
+    """log(1 + ρ), the variance of the logarithm; 0 for a certain 0."""
+    nothing = (mean == 0) & (variance == 0)
+    return torch.log1p(variance / torch.where(nothing, 1, mean) ** 2)
+
+
+def _ratio(total: Tensor, variance: Tensor) -> Tensor:
+    """total/variance, and a large number where the variance is 0 and no bound is needed."""
+    return torch.where(variance > 0, total / torch.where(variance > 0, variance, 1), torch.finfo(total.dtype).max)
+
+
+@rule(aten.reciprocal.default, tracker=same_entry)
+def reciprocal(x: Gaussian) -> Gaussian:
+    """x⁻¹, see `power`."""
+    return power(x, -1)
+
+
+@rule(aten.sqrt.default, tracker=same_entry)
+def sqrt(x: Gaussian) -> Gaussian:
+    """x^½, see `power`."""
+    return power(x, 0.5)
+
+
+@rule(aten.rsqrt.default, tracker=same_entry)
+def rsqrt(x: Gaussian) -> Gaussian:
+    """x^−½, see `power`."""
+    return power(x, -0.5)
+
+
+@rule(aten.log.default, tracker=same_entry)
+def log(x: Gaussian) -> Gaussian:
+    """log x for x taken as log-normal:  mean log μ − ½log(1 + ρ),  Var log(1 + ρ),  slope 1/μ at most."""
+    variance = x.total_variance
+    total = _log_spread(x.mean, variance)
+    slope = torch.minimum(1 / x.mean, _ratio(total, variance).sqrt())
+    return x.through(x.mean.log() - total / 2, slope, (total - slope**2 * variance).clamp(min=0))
+
+
+@rule(aten.where.self, tracker=same_entry, moves=True)
+def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
+    """a or b by a constant condition."""
+    random = a if isinstance(a, Gaussian) else b
+    assert isinstance(random, Gaussian)
+    a, b = (x if isinstance(x, Gaussian) else random.constant(torch.as_tensor(x).to(random.mean)) for x in (a, b))
+    factors = None if a.factors is None else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
+    return Gaussian(torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors)
+
+
+@rule(aten.masked_fill.Scalar, tracker=same_entry, moves=True)
+def masked_fill(x: Gaussian, mask: Tensor, value: float) -> Gaussian:
+    """A constant where the mask is set."""
+    return where(mask, torch.full_like(x.mean, value), x)
+
+
+@affine(aten.mm.default, aten.bmm.default, aten.matmul.default)
+def matmul(op: Any, a: Any, b: Any) -> tuple[Any, Linear]:
+    """a·b with one constant factor."""
+    if isinstance(b, Tensor):
+        return a, lambda data, power: op(data, raised(b, power))
+    if isinstance(a, Tensor):
+        return b, lambda data, power: op(raised(a, power), data)
+    return None, lambda data, power: data
+
+
+@affine(aten.addmm.default, aten.baddbmm.default)
+def addmm(op: Any, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> tuple[Any, Linear]:
+    """β·bias + α·a·b with constant bias and one constant factor."""
+    inner = aten.mm.default if op is aten.addmm.default else aten.bmm.default
+    x, linear = matmul(inner, a, b)
+    if not isinstance(bias, Tensor):
+        return None, linear
+    return x, lambda data, power: linear(data, power) * raised(alpha, power)
+
+
+def _random_product(op: Any, constant_case: Rule) -> Rule:
+    def gaussian(a: Any, b: Any) -> Gaussian:
+        """Σ_k a_ik b_kj between random values: entrywise products, summed."""
+        if not (isinstance(a, Gaussian) and isinstance(b, Gaussian)):
+            return constant_case.gaussian(a, b)  # type: ignore[misc, no-any-return]
+        mean = op(a.mean, b.mean)
+        variance = op(a.mean**2, b.variance) + op(a.variance, b.mean**2) + op(a.total_variance, b.total_variance)
+        if a.factors is None or b.factors is None:
+            return Gaussian(mean, variance)
+        covariance = torch.einsum("r...ik,r...kj->...ikj", a.factors, b.factors)
+        factors = torch.vmap(lambda x, y: op(a.mean, y) + op(x, b.mean))(a.factors, b.factors)
+        return Gaussian(mean + covariance.sum(-2), variance + covariance.square().sum(-2), factors)
+
+    gaussian.__name__ = "random_product"
+    return Rule(gaussian, constant_case.tracker, constant_case.linear)
+
+
+for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
+    RULES[_op] = _random_product(_op, RULES[_op])
+
+
+def _random_addmm(op: Any, inner: Any, constant_case: Rule) -> Rule:
+    def gaussian(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Gaussian:
+        """β·bias + α·a·b as a product and a sum."""
+        product = RULES[inner].gaussian(a, b) if _depends(a) or _depends(b) else inner(a, b)  # type: ignore[misc]
+        if not _depends(product):
+            return add(product * alpha, bias, beta)  # type: ignore[no-any-return]
+        return add(_scaled(product, alpha), bias, beta)  # type: ignore[no-any-return]
+
+    gaussian.__name__ = "random_addmm"
+    return Rule(gaussian, constant_case.tracker, constant_case.linear)
+
+
+def _depends(x: Any) -> bool:
+    return isinstance(x, (Gaussian, Toggled))
+
+
+for _op, _inner in ((aten.addmm.default, aten.mm.default), (aten.baddbmm.default, aten.bmm.default)):
+    RULES[_op] = _random_addmm(_op, _inner, RULES[_op])
+
+# Exact while players are apart; a step function of a random value is left to the user's own rule.
+for _op in (
+    aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.eq.Scalar, aten.ne.Scalar,
+    aten.gt.Tensor, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.eq.Tensor, aten.ne.Tensor,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.bitwise_and.Tensor,
+    aten.bitwise_or.Tensor,
+    aten.sign.default, aten.floor.default, aten.round.default, aten.logical_not.default, aten.bitwise_not.default,
+):  # fmt: skip
+    RULES[_op] = Rule(None, same_entry)

@@ -1,0 +1,185 @@
+"""Maxima and minima, two at a time by Clark's moments (`dasp.propagation.gaussian.maximum_moments`).
+
+A maximum of many is a balanced tree of pairs; a pooling window is the maximum along each of its dimensions in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dasp.propagation.gaussian import Gaussian, maximum_moments
+from dasp.propagation.rules.affine import adaptive_windows, each_dimension
+from dasp.propagation.rules.registry import rule, same_entry, within
+from dasp.propagation.rules.structural import cat
+
+aten = torch.ops.aten
+
+
+def _negative(x: Gaussian) -> Gaussian:
+    return Gaussian(-x.mean, x.variance, None if x.factors is None else -x.factors)
+
+
+def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
+    """Both as Gaussians of the same shape."""
+    random = a if isinstance(a, Gaussian) else b
+    assert isinstance(random, Gaussian)
+    left, right = (x if isinstance(x, Gaussian) else random.constant(x) for x in (a, b))
+    shape = torch.broadcast_shapes(left.mean.shape, right.mean.shape)
+    return _each_part(left, lambda t: t.expand(shape)), _each_part(right, lambda t: t.expand(shape))
+
+
+@rule(aten.maximum.default, aten.max.other, tracker=same_entry)
+def maximum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
+    """max(a, b), entry by entry."""
+    return a if a is b and isinstance(a, Gaussian) else maximum_moments(*_pair(a, b))
+
+
+@rule(aten.minimum.default, aten.min.other, tracker=same_entry)
+def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
+    """min(a, b) = −max(−a, −b)."""
+    left, right = _pair(a, b)
+    return _negative(maximum(_negative(left), _negative(right)))
+
+
+def _each_part(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
+    return Gaussian(function(x.mean), function(x.variance), x.columns(function))
+
+
+def _narrowed(x: Gaussian, dim: int, start: int, size: int) -> Gaussian:
+    return _each_part(x, lambda t: t.narrow(dim, start, size))
+
+
+def _tree(values: list[Gaussian]) -> Gaussian:
+    """The maximum of a list, in pairs of neighbours."""
+    while len(values) > 1:
+        pairs = [maximum_moments(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
+
+
+def _along(x: Gaussian, dim: int) -> Gaussian:
+    """The maximum along a dimension, which stays with length 1; halves against halves."""
+    while (length := x.mean.shape[dim]) > 1:
+        half = length // 2
+        first, second = _narrowed(x, dim, 0, half), _narrowed(x, dim, half, half)
+        left = _narrowed(x, dim, 2 * half, length - 2 * half)
+        x = maximum_moments(first, second)
+        if length % 2:
+            x = cat([x, left], dim)
+    return x
+
+
+def dimensions(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
+    """The dimensions of a reduction, counted from the front; all if none are given."""
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return [d % x.dim() for d in given] or list(range(x.dim()))
+
+
+_reduced = within(dimensions, keepdim=lambda x, dim=(), keepdim=False: keepdim)
+
+
+@rule(aten.amax.default, tracker=_reduced)
+def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
+    """max over dimensions."""
+    dims = dimensions(x.mean, dim)
+    for d in dims:
+        x = _along(x, d)
+    return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
+
+
+@rule(aten.amin.default, tracker=_reduced)
+def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
+    """min over dimensions."""
+    return _negative(amax(_negative(x), dim, keepdim))
+
+
+def _pool(x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Gaussian:
+    for d, each in enumerate(geometry(dims, kernel, stride, padding, dilation)):
+        x = _windows(x, d - dims, *each, ceil_mode)
+    return x
+
+
+def geometry(dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[tuple[int, int, int, int]]:
+    """Kernel size, stride, padding and dilation of each dimension; without a stride it is the kernel size."""
+    stride = stride if stride not in ((), [], None) else kernel
+    sizes, steps, borders, spacings = (each_dimension(x, dims) for x in (kernel, stride, padding, dilation))
+    return list(zip(sizes, steps, borders, spacings, strict=True))
+
+
+def window_count(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """How many pooling windows there are along a dimension."""
+    room = length + 2 * padding - dilation * (kernel - 1) - 1
+    outputs = (-(-room // stride) if ceil_mode else room // stride) + 1
+    # A window must start inside the input or its left border.
+    return outputs - 1 if ceil_mode and (outputs - 1) * stride >= length + padding else outputs
+
+
+def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Gaussian:
+    """Sliding maxima along one dimension (counted from the end): the maximum of `kernel` shifted slices."""
+    length, reach = x.mean.shape[dim], dilation * (kernel - 1) + 1
+    outputs = window_count(length, kernel, stride, padding, dilation, ceil_mode)
+    right = max((outputs - 1) * stride + reach - length - padding, 0)
+    if padding or right:
+        border = [0, 0] * (-dim - 1) + [padding, right]
+        x = _bordered(x, border)
+    position = x.mean.dim() + dim
+
+    def shifted(offset: int) -> Gaussian:
+        index = (slice(None),) * position + (slice(offset, offset + (outputs - 1) * stride + 1, stride),)
+        factors = None if x.factors is None else x.factors[(slice(None), *index)]
+        return Gaussian(x.mean[index], x.variance[index], factors)
+
+    return _tree([shifted(i * dilation) for i in range(kernel)])
+
+
+def _bordered(x: Gaussian, border: list[int]) -> Gaussian:
+    """A border that is certain, and certainly below every value, but of their magnitude, so that differences with it
+    are exact enough."""
+    lowest = x.mean.detach().amin()
+    lowest = lowest - lowest.abs() - 1 - 10 * x.total_variance.detach().amax().sqrt()
+    inside = functional.pad(torch.ones_like(x.mean, dtype=torch.bool), border)
+    return Gaussian(
+        torch.where(inside, functional.pad(x.mean, border), lowest),
+        functional.pad(x.variance, border),
+        x.columns(lambda column: functional.pad(column, border)),
+    )
+
+
+@rule(aten.max_pool1d.default)
+def max_pool1d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima."""
+    return _pool(x, 1, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.max_pool2d.default)
+def max_pool2d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima: along the rows, then along the columns."""
+    return _pool(x, 2, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.max_pool3d.default)
+def max_pool3d(
+    x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Gaussian:
+    """Window maxima along the three dimensions in turn."""
+    return _pool(x, 3, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, outputs=1)
+def adaptive_max_pool(x: Gaussian, sizes: Any) -> tuple[Gaussian]:
+    """Window maxima; windows may differ in length by one, and overlap."""
+    wanted = [sizes] if isinstance(sizes, int) else list(sizes)
+    for d, outputs in enumerate(wanted):
+        dim = x.mean.dim() - len(wanted) + d
+        windows = adaptive_windows(x.mean.shape[dim], outputs)
+        x = cat([_along(_narrowed(x, dim, start, end - start), dim) for start, end in windows], dim)
+    return (x,)

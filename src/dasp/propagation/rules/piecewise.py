@@ -1,0 +1,116 @@
+"""Piecewise polynomials (clamps, hard sigmoid and swish), integrated in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dasp.propagation.gaussian import Gaussian, density, distribution, standardized
+from dasp.propagation.rules.registry import rule, same_entry
+
+aten = torch.ops.aten
+
+Piece = tuple[float, float, Sequence[float]]
+"""Lower end, upper end, coefficients c₀ + c₁x + c₂x² of a piecewise polynomial."""
+
+
+def _piecewise(x: Gaussian, pieces: Sequence[Piece]) -> Gaussian:
+    """A continuous piecewise polynomial of degree ≤ 2, by the moments of a truncated normal.
+
+    With x = μ + σz every piece is a polynomial in z; its constant term is taken relative to g(μ), so that the second
+    moment does not cancel for σ ≪ |μ|. The moments M_k = ∫ zᵏφ(z)dz over a piece follow from
+    M_k = (k−1)M_{k−2} − [zᵏ⁻¹φ(z)].
+    """
+    variance = x.total_variance
+    at = torch.zeros_like(x.mean)  # g(μ)
+    for low, high, coefficients in pieces:
+        inside = (x.mean >= low) & (x.mean < high)
+        at = torch.where(inside, _polynomial(coefficients, x.mean), at)
+    first, second, slope = (torch.zeros_like(x.mean) for _ in range(3))
+    for low, high, coefficients in pieces:
+        _, c1, c2 = (*coefficients, 0.0, 0.0)[:3]
+        lower, deviation = standardized(low - x.mean, variance)
+        upper, other = standardized(high - x.mean, variance)
+        deviation = torch.maximum(deviation, other)
+        m = _truncated_moments(lower, upper)
+        # g(μ + σz) − g(μ) = b₀ + b₁z + b₂z²
+        b0 = _polynomial(coefficients, x.mean) - at
+        d1 = c1 + 2 * c2 * x.mean
+        b1, b2 = d1 * deviation, c2 * variance
+        first = first + b0 * m[0] + b1 * m[1] + b2 * m[2]
+        second = second + b0 * b0 * m[0] + 2 * b0 * b1 * m[1] + (d1 * d1 * variance + 2 * b0 * b2) * m[2]
+        second = second + 2 * b1 * b2 * m[3] + b2 * b2 * m[4]
+        slope = slope + d1 * m[0] + 2 * c2 * deviation * m[1]
+    residual = (second - first * first - slope * slope * variance).clamp(min=0)
+    return x.through(at + first, slope, residual)
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    c0, c1, c2 = (*coefficients, 0.0, 0.0)[:3]
+    return (c2 * x + c1) * x + c0
+
+
+def _truncated_moments(lower: Tensor, upper: Tensor) -> list[Tensor]:
+    """∫ zᵏφ(z)dz from lower to upper, k = 0 … 4."""
+    low, high = density(lower), density(upper)
+    # Φ(u) − Φ(l) from the tail that is small: no cancellation far out on either side.
+    positive = lower > 0
+    mass = torch.where(positive, distribution(-lower) - distribution(-upper), distribution(upper) - distribution(lower))
+    moments = [mass, low - high]
+    for k in range(2, 5):
+        moments.append((k - 1) * moments[k - 2] + lower ** (k - 1) * low - upper ** (k - 1) * high)
+    return moments
+
+
+INFINITY = math.inf
+
+
+def _clamped(x: Gaussian, low: float, high: float, scale: float = 1.0, shift: float = 0.0) -> Gaussian:
+    """scale·clamp(x, low, high) + shift."""
+    if low >= high:
+        return x.constant(torch.full_like(x.mean, scale * high + shift))
+    pieces: list[Piece] = [(low, high, (shift, scale))]
+    if low > -INFINITY:
+        pieces.insert(0, (-INFINITY, low, (scale * low + shift,)))
+    if high < INFINITY:
+        pieces.append((high, INFINITY, (scale * high + shift,)))
+    return _piecewise(x, pieces)
+
+
+@rule(aten.hardtanh.default, tracker=same_entry)
+def hardtanh(x: Gaussian, low: float = -1, high: float = 1) -> Gaussian:
+    """clamp(x, −1, 1)."""
+    return _clamped(x, float(low), float(high))
+
+
+@rule(aten.clamp.default, tracker=same_entry)
+def clamp(x: Gaussian, low: float | None = None, high: float | None = None) -> Gaussian:
+    """clamp(x, low, high); either bound may be missing."""
+    return _clamped(x, -INFINITY if low is None else float(low), INFINITY if high is None else float(high))
+
+
+@rule(aten.clamp_min.default, tracker=same_entry)
+def clamp_min(x: Gaussian, low: float) -> Gaussian:
+    """max(x, low)."""
+    return _clamped(x, float(low), INFINITY)
+
+
+@rule(aten.clamp_max.default, tracker=same_entry)
+def clamp_max(x: Gaussian, high: float) -> Gaussian:
+    """min(x, high)."""
+    return _clamped(x, -INFINITY, float(high))
+
+
+@rule(aten.hardsigmoid.default, tracker=same_entry)
+def hardsigmoid(x: Gaussian) -> Gaussian:
+    """clamp(x/6 + ½, 0, 1)."""
+    return _clamped(x, -3.0, 3.0, 1 / 6, 0.5)
+
+
+@rule(aten.hardswish.default, tracker=same_entry)
+def hardswish(x: Gaussian) -> Gaussian:
+    """x·clamp(x/6 + ½, 0, 1): a parabola between −3 and 3."""
+    return _piecewise(x, [(-INFINITY, -3.0, (0.0,)), (-3.0, 3.0, (0.0, 0.5, 1 / 6)), (3.0, INFINITY, (0.0, 1.0))])

@@ -1,0 +1,174 @@
+"""The registry: what each ATen op does to values that depend on a random coalition.
+
+A rule has two sides.
+
+- **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
+  `Tracker` says whose entries the result has, or None if the op mixes players.
+- **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments.
+
+Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
+
+    @rule(torch.ops.mylib.square.default, tracker=same_entry)
+    def square(x: Gaussian) -> Gaussian: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree
+
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.values import NOBODY, Linear, Toggled, owners
+
+__all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "same_entry", "structural", "within"]
+
+Op = Callable[..., Any]
+Tracker = Callable[..., Any]
+"""(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an op does to values that depend on the coalition."""
+
+    gaussian: Callable[..., Any] | None
+    tracker: Tracker
+    linear: Callable[..., tuple[Any, Linear]] | None = None
+    outputs: int | None = None  # how many of the op's results the rule gives; None: all
+    moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
+
+
+RULES: dict[Op, Rule] = {}
+
+
+def mixing(op: Op, *args: Any, **kwargs: Any) -> None:
+    """The tracker of an op that may combine any entries."""
+    return
+
+
+def same_entry(op: Op, *args: Any, **kwargs: Any) -> Tensor | None:
+    """The tracker of an elementwise op: stays within players if the entries it combines have the same one."""
+    leaves = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, (Tensor, Toggled))]
+    maps = torch.broadcast_tensors(
+        *(x.players if isinstance(x, Toggled) else torch.full_like(x, NOBODY, dtype=torch.int64) for x in leaves)
+    )
+    owner = torch.stack(maps).amax(0)
+    agree = all(bool(((m == owner) | (m == NOBODY)).all()) for m in maps)
+    return owner if agree else None
+
+
+def moved(op: Op, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tracker of a structural op: the players move with the entries of its first argument."""
+    if not isinstance(x, Toggled) or any(isinstance(leaf, Toggled) for leaf in _pytree.tree_leaves((args, kwargs))):
+        return None
+    # Not all ops take integers; the players' numbers are exact in float64.
+    return _pytree.tree_map(Tensor.long, op(x.players.double(), *args, **kwargs))
+
+
+def joined(op: Op, values: Sequence[Toggled | Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """The tracker of an op that puts values side by side."""
+    players = [v.players if isinstance(v, Toggled) else torch.full_like(v, NOBODY, dtype=torch.int64) for v in values]
+    return op(players, *args, **kwargs)
+
+
+def within(dims: Callable[..., Sequence[int]], keepdim: Callable[..., bool | None]) -> Tracker:
+    """The tracker of an op that combines entries along `dims(*args)`: apart while those all have one player. The
+    result has the dimensions with `keepdim(*args)` None: as they are, True: of length 1, False: not at all."""
+
+    def tracker(op: Op, x: Toggled, *args: Any, **kwargs: Any) -> Tensor | None:
+        along = tuple(dims(x.on, *args, **kwargs))
+        owner = x.players.amax(along, keepdim=True)
+        if not bool(((x.players == owner) | (x.players == NOBODY)).all()):
+            return None
+        keep = keepdim(x.on, *args, **kwargs)
+        return owner.expand_as(x.players) if keep is None else owner if keep else owner.squeeze(along)
+
+    return tracker
+
+
+def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kwargs: Any) -> Tensor | None:
+    """The tracker of an affine op: apart if no unit sees two players."""
+    x, weights = linear(op, *args, **kwargs)
+    return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
+
+
+def rule(
+    *ops: Op, tracker: Tracker = mixing, outputs: int | None = None, moves: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function on Gaussians as the rule of `ops`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+            RULES[op] = Rule(function, tracker, outputs=outputs, moves=moves)
+        return function
+
+    return register
+
+
+def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None) -> None:
+    """Ops that only move entries: they act, or `call` in their place, on mean, variance and each column alike."""
+    for op in ops:
+        RULES[op] = Rule(named(op, _structural(call or op)), tracker, moves=True)
+
+
+def _structural(op: Op) -> Callable[..., Any]:
+    def structural(x: Gaussian, *args: Any, **kwargs: Any) -> Any:
+        def call(tensor: Tensor) -> Any:
+            return op(tensor, *args, **kwargs)
+
+        mean, variance, factors = call(x.mean), call(x.variance), x.columns(call)
+        if isinstance(mean, Tensor):
+            return Gaussian(mean, variance, factors)
+        columns: Any = [None] * len(mean) if factors is None else factors
+        return [Gaussian(*part) for part in zip(mean, variance, columns, strict=True)]
+
+    return structural
+
+
+def named(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Name a closure after its op: fx writes functions by name into the code it generates, and tracebacks show it."""
+    function.__name__ = f"{function.__name__}_{getattr(op, '__name__', 'op').replace('.', '_')}"
+    return function
+
+
+def affine(*ops: Op) -> Callable[[Callable[..., Any]], Any]:
+    """Register ops that are affine in one argument.
+
+    The decorated function takes the op and its arguments and returns that argument with the op's `Linear` part; the
+    offset is what the op itself adds. An op that is affine in either of two arguments names the random one.
+    """
+
+    def register(linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Any]:
+        for op in ops:
+            RULES[op] = Rule(named(op, _affine(op, linear)), partial(_reached, linear=linear), partial(linear, op))
+        return linear
+
+    return register
+
+
+def _affine(op: Op, linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Gaussian]:
+    def affine(*args: Any, **kwargs: Any) -> Gaussian:
+        x, weights = linear(op, *args, **kwargs)
+        mean = evaluate(op, lambda value: value.mean, args, kwargs)
+        return Gaussian(mean, weights(x.variance, 2), x.columns(lambda column: weights(column, 1)))
+
+    return affine
+
+
+def evaluate(op: Op, part: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
+    """`op` on one part of the values among its arguments."""
+
+    def pick(x: Any) -> Any:
+        return part(x) if isinstance(x, (Gaussian, Toggled)) else x
+
+    def leaf(x: Any) -> bool:
+        return isinstance(x, (Gaussian, Toggled))
+
+    return op(*_pytree.tree_map(pick, args, is_leaf=leaf), **_pytree.tree_map(pick, kwargs, is_leaf=leaf))

@@ -1,0 +1,119 @@
+"""Ops that only move entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.rules.registry import RULES, Rule, joined, moved, rule, structural
+from dasp.propagation.values import NOBODY, Toggled
+
+aten = torch.ops.aten
+
+structural(
+    aten.permute.default,
+    aten.transpose.int,
+    aten.t.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.unsqueeze.default,
+    aten.expand.default,
+    aten.repeat.default,
+    aten.slice.Tensor,
+    aten.select.int,
+    aten.index.Tensor,
+    aten.index_select.default,
+    aten.gather.default,
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.unbind.int,
+    aten.flip.default,
+    aten.roll.default,
+    aten.diagonal.default,
+    aten.unfold.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
+    aten.channel_shuffle.default,
+    aten.upsample_nearest1d.vec,
+    aten.upsample_nearest2d.vec,
+)
+
+# The parts of a value may have strides of their own, so a view of them is not always one.
+structural(
+    aten.view.default,
+    aten._unsafe_view.default,
+    call=aten.reshape.default,
+    tracker=lambda op, *args, **kwargs: moved(aten.reshape.default, *args, **kwargs),
+)
+
+
+def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
+    return x.players.contiguous()
+
+
+# Copies and casts; a cast of the players' numbers would damage them.
+structural(
+    aten.clone.default,
+    aten.alias.default,
+    aten._to_copy.default,
+    tracker=_unchanged,
+)
+
+
+# A value's dependence on the coalition does not end where its author ended that on the parameters.
+structural(aten.detach.default, tracker=_unchanged, call=aten.alias.default)
+
+
+def _padded(op: Any, x: Toggled, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    return moved(op, x, pad, mode, float(NOBODY) if mode == "constant" else None)  # type: ignore[no-any-return]
+
+
+@rule(aten.pad.default, tracker=_padded, moves=True)
+def pad(x: Gaussian, pad: list[int], mode: str = "constant", value: float | None = None) -> Gaussian:
+    """A constant border has no variance; the other modes copy entries."""
+    border = 0.0 if mode == "constant" else None
+    return Gaussian(
+        aten.pad.default(x.mean, pad, mode, value),
+        aten.pad.default(x.variance, pad, mode, border),
+        x.columns(lambda column: aten.pad.default(column, pad, mode, border)),
+    )
+
+
+@rule(aten.constant_pad_nd.default, tracker=lambda op, x, pad, value=0: op(x.players, pad, NOBODY), moves=True)
+def constant_pad_nd(x: Gaussian, padding: list[int], value: float = 0) -> Gaussian:
+    """A constant border has no variance."""
+    return pad(x, padding, "constant", value)
+
+
+@rule(aten.cat.default, tracker=joined, moves=True)
+def cat(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
+    """Side by side; constants have no variance."""
+    return _joined(aten.cat.default, values, dim)
+
+
+@rule(aten.stack.default, tracker=joined, moves=True)
+def stack(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
+    """Side by side in a new dimension."""
+    return _joined(aten.stack.default, values, dim)
+
+
+def _joined(op: Any, values: list[Gaussian | Tensor], dim: int) -> Gaussian:
+    random = next(x for x in values if isinstance(x, Gaussian))
+    parts = [x if isinstance(x, Gaussian) else random.constant(x) for x in values]
+    columns = [x.factors for x in parts if x.factors is not None]
+    return Gaussian(
+        op([x.mean for x in parts], dim),
+        op([x.variance for x in parts], dim),
+        torch.vmap(lambda *column: op(list(column), dim))(*columns) if columns else None,
+    )
+
+
+def _looked_up(op: Any, weight: Tensor, index: Toggled, *args: Any, **kwargs: Any) -> Tensor:
+    return index.players.unsqueeze(-1).expand(*index.players.shape, weight.shape[-1])
+
+
+# Exact for integers that a player switches; a random index has no distribution here.
+RULES[aten.embedding.default] = Rule(None, _looked_up)

@@ -1,0 +1,77 @@
+"""DeepLIFT's rules, op by op: nothing gets lost, parts are as the paper defines them, and games have their values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_rules import CASES, Lambda, random_input, traced
+from torch import nn
+
+from dasp import DeepLiftRevealCancel, ExactShapley
+from dasp.attribution.deeplift import DIFFERENCE_RULES
+from dasp.attribution.deeplift.difference import Difference
+from dasp.attribution.deeplift.walk import walk
+from dasp.propagation.rules import RULES
+
+NONLINEAR = ["revealcancel", "rescale", "mixed"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_operation_keeps_the_difference(case):
+    """Whatever the parts are, those of the result sum to f(x) − f(x⁰)."""
+    reference = random_input(case, 0).mean
+    up, down = case.scale * torch.rand(2, *reference.shape, generator=torch.Generator().manual_seed(4)).double()
+    x = Difference(reference, up, -down)
+    for nonlinear in NONLINEAR:
+        result = walk(traced(case.name), (x,), nonlinear)
+        torch.testing.assert_close(result.reference, case.module(reference))
+        torch.testing.assert_close(result.value, case.module(reference + up - down), rtol=1e-10, atol=1e-10)
+
+
+AFFINE = [case for case in CASES if case.oracle == "JACOBIAN" and case.name != "same value away"]
+
+
+@pytest.mark.parametrize("case", AFFINE, ids=lambda case: case.name)
+def test_linear_rule(case):
+    """y⁺ = Σ max(w_i Δ_i, 0), y⁻ = Σ min(w_i Δ_i, 0)."""
+    reference, value = random_input(case, 0).mean, random_input(case, 1).variance
+    x = Difference.between(value, reference)
+    result = walk(traced(case.name), (x,), "revealcancel")
+    jacobian = torch.autograd.functional.jacobian(case.module, reference).reshape(result.reference.numel(), -1)
+    terms = jacobian * x.total.flatten()
+    torch.testing.assert_close(result.positive.flatten(), terms.clamp(min=0).sum(1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(result.negative.flatten(), terms.clamp(max=0).sum(1), rtol=1e-10, atol=1e-10)
+
+
+def test_rules_for_differences_are_of_operations_that_stay_whole():
+    assert set(DIFFERENCE_RULES) <= set(RULES)
+
+
+WEIGHTS = torch.randn(12, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+GAMES = {
+    "max_pool1d": nn.MaxPool1d(3, 2, padding=1),
+    "max_pool1d dilated, ceil": nn.MaxPool1d(3, 3, dilation=2, ceil_mode=True),
+    "max_pool2d": lambda x: nn.functional.max_pool2d(x.view(-1, 1, 3, 4), (2, 3), (1, 2), (1, 1)),
+    "max_pool3d": lambda x: nn.functional.max_pool3d(x.view(-1, 1, 2, 3, 2), 2, 1),
+    "adaptive_max_pool1d": nn.AdaptiveMaxPool1d(5),
+    "adaptive_max_pool2d": lambda x: nn.functional.adaptive_max_pool2d(x.view(-1, 1, 3, 4), (2, 3)),
+    "amax": lambda x: x.view(-1, 3, 4).amax(1),
+    "amax of two": lambda x: x.view(-1, 3, 2, 2).amax((1, 3), keepdim=True),
+    "amin": lambda x: x.view(-1, 3, 4).amin(2),
+    "maximum": lambda x: torch.maximum(x.view(-1, 2, 6)[:, 0], x.view(-1, 2, 6)[:, 1]),
+    "maximum with a constant": lambda x: torch.maximum(x.view(-1, 12), WEIGHTS),
+    "minimum": lambda x: torch.minimum(x.view(-1, 2, 6)[:, 0], 0.3 - x.view(-1, 2, 6)[:, 1]),
+    "product": lambda x: x.view(-1, 2, 6)[:, 0] * x.view(-1, 2, 6)[:, 1],
+    "product of matrices": lambda x: x.view(-1, 2, 2, 3)[:, 0] @ x.view(-1, 2, 2, 3)[:, 1].transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_games_by_themselves_are_exact(name):
+    model = Lambda(lambda x: (y := GAMES[name](x).flatten(1)) @ WEIGHTS[: y.shape[1]]).eval()
+    torch.manual_seed(2)
+    x, baseline = torch.randn(2, 2, 1, 12, dtype=torch.float64)
+    baseline[1, 0, :4] = x[1, 0, :4]  # entries that do not differ
+    result = DeepLiftRevealCancel(model).attribute(x, baseline)
+    torch.testing.assert_close(result, ExactShapley(model).attribute(x, baseline), rtol=1e-9, atol=1e-9)

@@ -1,0 +1,276 @@
+"""Input that cannot be used: one line on stderr that says what and where, exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bad_files import write_bad_files
+from explain_files import FACTORY, dasp, rows
+
+# What the user types after `dasp explain`, and part of what is answered. The output is out.parquet, if nothing is said.
+CASES: dict[str, tuple[str, str]] = {
+    # the data
+    "no such file": ("small:build absent.csv", "absent.csv: no such file"),
+    "unknown kind of file": ("small:build rows.xlsx", "unknown kind of file '.xlsx'"),
+    "empty CSV": ("small:build empty.csv", "empty.csv: empty"),
+    "CSV without rows": ("small:build header.csv", "header.csv: has no rows"),
+    "CSV with text": ("small:build text.csv", "column 'b': row 1 (the first row is 0): no number: 'two'"),
+    "ragged CSV": ("small:build ragged.csv", "row 1 (the first row is 0): Expected 4 columns, got 3"),
+    "CSV without names": ("small:build nameless.csv", "the first line has numbers"),
+    "CSV with a column without a name": ("small:build unnamed.csv", "column 2 has no name"),
+    "CSV that is no text": ("small:build binary.csv", "not a text file"),
+    "CSV with a column twice": ("small:build twice.csv", "two columns are called 'a'"),
+    "missing value": ("small:build missing.csv", "column 'c' is missing or NaN in row 1"),
+    "infinite value": ("small:build infinite.csv", "column 'a' is inf, which is not finite"),
+    "too large for the model": ("small:build huge.csv", "is 1e+300, which is not finite in float32"),
+    "no usable row": ("small:build hopeless.csv --on-bad-row skip", "all 2 rows have missing"),
+    "missing target": ("small:build labelled.csv --target missing", "no target (column 'missing') in row 0"),
+    "missing column": ("small:build rows.csv --columns a,b,c,e", "no column 'e'; there are 'a', 'b'"),
+    "column twice": ("small:build rows.csv --columns a,a,b,c", "names 'a' twice"),
+    "no such id": ("small:build rows.csv --id name", "no column 'name'"),
+    "no such column to drop": ("small:build rows.csv --drop e", "no column 'e'"),
+    "all columns dropped": ("small:build rows.csv --drop a,b,c,d", "no column is left"),
+    "too few columns": ("small:build rows.csv --columns a,b", "does not take rows of rows.csv, of shape (2,)"),
+    "too many columns": ("small:build labelled.csv --drop missing", "of shape (6,)"),
+    "truncated Parquet": ("small:build truncated.parquet", "Parquet magic bytes not found"),
+    "damaged Parquet": ("small:build damaged.parquet", "Deserializing page header failed"),
+    "Parquet that is text": ("small:build text.parquet", "this is not a parquet file"),
+    "empty Parquet": ("small:build empty.parquet", "Parquet file size is 0 bytes"),
+    "Parquet with text": ("small:build strings.parquet", "column 'a' is of type"),
+    "Parquet with lists": ("small:build lists.parquet", "column 'a' is of type list"),
+    "Parquet with dates": ("small:build dates.parquet", "column 'a' is of type timestamp"),
+    "Parquet with a column twice": ("small:build twice.parquet", "two columns are called 'a'"),
+    "Parquet without rows": ("small:build none.parquet", "none.parquet: has no rows"),
+    "Parquet with nulls": ("small:build nulls.parquet", "column 'b' is missing or NaN in row 2"),
+    "truncated NPY": ("small:build truncated.npy", "mmap length is greater than file size"),
+    "NPY that is text": ("small:build text.npy", "text.npy: cannot be read: This file contains pickled"),
+    "NPY with a pickle": ("small:build objects.npy", "Python objects in dtype"),
+    "NPY of one dimension": ("small:build flat.npy", "has shape (4,); rows along dimension 0"),
+    "NPY of strings": ("small:build strings.npy", "has dtype <U1; numbers are needed"),
+    "NPY of complex numbers": ("small:build complex.npy", "has dtype complex128"),
+    "NPY without rows": ("small:build none.npy", "none.npy: has no rows"),
+    "NPY of another shape": ("small:build cube.npy", "of shape (2, 2)"),
+    "NPY with NaN": ("small:build nan.npy", "column 'x3' is missing or NaN in row 5"),
+    "array with NaN": ("small:pictures nans.npy", "entry (1, 2) is missing or NaN in row 0"),
+    "columns of an NPY": ("small:build rows.npy --columns a", "--columns names columns, but rows.npy has none"),
+    "id of an NPY": ("small:build rows.npy --id a", "--id names columns, but"),
+    "target column of an NPY": ("small:build rows.npy --target a", "--target names columns, but"),
+    "NPZ with two arrays": ("small:build two.npz", "has 2 arrays (x, y); one is needed"),
+    "NPZ without arrays": ("small:build zero.npz", "has 0 arrays"),
+    "NPZ that is no archive": ("small:build text.npz", "not a zip file"),
+    "truncated NPZ": ("small:build truncated.npz", "truncated.npz: cannot be read: File is not a zip file"),
+    "NPZ with a damaged array": ("small:build damaged.npz", "Bad CRC-32"),
+    "NPZ with a damaged stream": ("small:build stream.npz", "stream.npz: cannot be read: Error -3 while"),
+    "NPZ with a damaged beginning": ("small:build start.npz", "start.npz: cannot be read: Error -3 while"),
+    "NPZ called NPY": ("small:build archive.npy", "archive.npy: is an archive of arrays; they are called .npz"),
+    "NPZ in Fortran order": ("small:build fortran.npz", "in Fortran order"),
+    "folder without images": ("small:pictures nothing", "nothing: no images there"),
+    "images of two sizes": ("small:pictures sizes", "has shape (1, 5, 4), but a.png has (1, 4, 4)"),
+    "colour among grey images": ("small:pictures colours", "has shape (3, 4, 4), but a.png"),
+    "damaged image": ("small:pictures torn", "not an image that can be read"),
+    "image that is text": ("small:pictures fake", "not an image that can be read"),
+    "image with 16 bits": ("small:pictures deep", "images of mode I;16"),
+    # the model
+    "no such model": ("absent.pt2 rows.csv", "absent.pt2: there is no such file"),
+    "unknown kind of model": ("model.onnx rows.csv", "model.onnx: a model is a .pt2"),
+    "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
+    "damaged model": ("damaged.pt2 rows.csv", "is no program saved by torch.export.save, or broken"),
+    "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),
+    "damaged pickle": ("damaged.pt rows.csv --trust", "damaged.pt cannot be read"),
+    "no such module": ("absent_module:build rows.csv", "No module named 'absent_module'"),
+    "no such factory": ("small:absent rows.csv", "has no attribute 'absent'"),
+    "factory that fails": ("small:fails rows.csv", "no weights today"),
+    "factory of a number": ("small:number rows.csv", "gives a int, not a torch.nn.Module"),
+    "no such weights": ("small:build rows.csv --weights absent.pt", "absent.pt: there is no such file"),
+    "weights of another model": ("small:build rows.csv --weights other.pt", "other.pt does not fit small:build"),
+    "damaged weights": ("small:build rows.csv --weights damaged.safetensors", "damaged.safetensors cannot be read"),
+    "pickled weights": ("small:build rows.csv --weights pickled.pt", "has more in it than tensors"),
+    "model of bfloat16": ("small:brain rows.csv", "is a model of bfloat16; models of float16, float32"),
+    "model without a base": ("small:Pole rows.csv --baseline 7", "not finite where all inputs are absent"),
+    "model without finite outputs": ("small:Pole poles.npy --on-bad-row skip", "for the first rows are not finite"),
+    "model of two outputs": ("small:Pair rows.csv", "must return one tensor"),
+    "model of a matrix": ("small:Cube rows.csv", "one dimension of them is needed"),
+    "model of one number": ("small:Total rows.csv", "must return a row for each row"),
+    # what is asked
+    "target too large": ("small:build rows.csv --target 3", "--target is 3, but the model has 3 outputs"),
+    "target of a single output": ("small:single rows.csv --target 1", "the model has 1 output,"),
+    "negative target": ("small:build rows.csv --target -1", "--target is -1"),
+    "target that is no column": ("small:build rows.csv --target label", "no column 'label'"),
+    "target column too large": ("small:build labelled.csv --target large --drop half,missing", "column 'large' has 9"),
+    "target column of fractions": ("small:build labelled.csv --target half", "the target in row 0 is 0.5"),
+    "target column as an input": ("small:build rows.csv --columns a,b,c,d --target d", "'d' is the target"),
+    "unknown method": ("small:build rows.csv --method guess", "there is no method 'guess'"),
+    "method for a traced model": ("small:Untraceable rows.csv --method dasp", "cannot be exported to a graph"),
+    "negative tolerance": ("small:build rows.csv --tolerance -1", "--tolerance is -1"),
+    "tolerance that is no number": ("small:build rows.csv --tolerance NaN", "--tolerance is nan"),
+    "tolerance that is text": ("small:build rows.csv --tolerance small", "Invalid value for '--tolerance'"),
+    "no evaluations": ("small:build rows.csv --max-evaluations 0", "--max-evaluations is 0"),
+    "too few evaluations": ("small:wide wide.npy --max-evaluations 1", "max_evaluations must be at least"),
+    "no batch": ("small:build rows.csv --batch-size 0", "--batch-size is 0"),
+    "no chunk": ("small:build rows.csv --chunk 0", "--chunk is 0"),
+    "no threads": ("small:build rows.csv --threads 0", "--threads is 0"),
+    "no workers": ("small:build rows.csv --engine ray --workers 0", "--workers is 0"),
+    "workers without Ray": ("small:build rows.csv --workers 2", "--workers is for --engine ray"),
+    "address without Ray": ("small:build rows.csv --ray-address auto", "--ray-address is for --engine ray"),
+    "unknown engine": ("small:build rows.csv --engine spark", "--engine is 'spark'; local or ray"),
+    "unknown treatment": ("small:build rows.csv --on-bad-row guess", "--on-bad-row is 'guess'"),
+    "unknown device": ("small:build rows.csv --device abacus", "--device abacus cannot be used"),
+    "seed that is text": ("small:build rows.csv --seed today", "Invalid value for '--seed'"),
+    "baseline of another width": ("small:build rows.csv --baseline narrow.npy", "shape (3,), those of the data (4,)"),
+    "baseline without a column": (
+        "small:build rows.csv --baseline narrow.csv", "--baseline: narrow.csv: no column 'd'"),
+    "baseline of two rows": ("small:build rows.csv --baseline rows.csv", "has 10 rows, one is needed"),
+    "no such baseline": ("small:build rows.csv --baseline absent.csv", "--baseline: absent.csv: no such file"),
+    "baseline with NaN": ("small:build rows.csv --baseline missing.csv", "--baseline: missing.csv has a missing"),
+    "infinite baseline": ("small:build rows.csv --baseline inf", "--baseline is inf"),
+    "no such background": ("small:build rows.csv --background absent.npy", "--background: absent.npy"),
+    "background of another width": (
+        "small:build rows.csv --background narrow.npy", "--background: rows of narrow.npy"),
+    "background without rows": ("small:build rows.csv --background none.npy", "--background: none.npy has no rows"),
+    "baseline and background": (
+        "small:build rows.csv --background rows.npy --baseline rows.csv", "give one of them"),
+    "baseline of zeros and background": (
+        "small:build rows.csv --background rows.npy --baseline zero", "both say what an absent feature is"),
+    "background without the names of an array": (
+        "small:build rows.npy --background rows.csv", "'a', 'b', 'c', 'd'; those of an array are called x0"),
+    "groups that are not JSON": ("small:build rows.csv --groups broken.json", "broken.json is not JSON"),
+    "groups that are a list": ("small:build rows.csv --groups list.json", "list.json must look like"),
+    "groups without lists": ("small:build rows.csv --groups flat.json", "flat.json must look like"),
+    "groups without a column": ("small:build rows.csv --groups skips.json", "has 'd' not at all"),
+    "groups with a column twice": ("small:build rows.csv --groups twice.json", "has 'a' twice"),
+    "groups with a stranger": ("small:build rows.csv --groups strange.json", "has 'z', which is not an input"),
+    "groups with a name twice": ("small:build rows.csv --groups names.json", "a name stands there twice"),
+    "groups with a taken name": (
+        "small:build rows.csv --groups taken.json", "'gap' is the name of a column of the output"),
+    "one group": ("small:build rows.csv --groups one.json", "only one player"),
+    "no such groups": ("small:build rows.csv --groups absent.json", "absent.json: No such file"),
+    "groups in another format": ("small:build rows.csv --groups rows.csv", "must be a .json file"),
+    "mask without a player": ("small:build rows.csv --groups gap.npy", "there is no player 1"),
+    "mask with a negative player": ("small:build rows.csv --groups negative.npy", "-1 is below 0"),
+    "mask of another width": ("small:build rows.csv --groups short.npy", "does not fit rows of shape (4,)"),
+    "mask of fractions": ("small:build rows.csv --groups rows.npy", "player numbers are integers"),
+    "mask that is an archive": ("small:build rows.csv --groups archive.npy", "archive.npy: is an archive of arrays"),
+    "named groups of images": (
+        "small:pictures images --groups good.json", "names columns, but the data has none"),
+    "input with a taken name": ("small:build taken.csv", "'prediction' is the name of a column of the output"),
+    "input that may be the id": ("small:build id.csv", "give --id id if it names the rows"),
+    "input that may be the target": ("small:build target.csv", "give --target target if it has classes"),
+    # the output
+    "output that is no Parquet": ("small:build rows.csv -o out.csv", "ends in .parquet"),
+    "output in no folder": ("small:build rows.csv -o absent/out.parquet", "there is no folder absent"),
+    "output that is a folder": ("small:build rows.csv -o folder.parquet", "is not a file that could be replaced"),
+    "output that cannot be written": ("small:build rows.csv -o /proc/out.parquet", "cannot be written"),
+    "output of something else": ("small:build rows.csv -o nulls.parquet", "is no result of dasp explain"),
+    # the command
+    "no data": ("small:build", "Missing argument 'data'"),
+    "unknown option": ("small:build rows.csv --speed 3", "No such option: --speed"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All files of the table."""
+    here = tmp_path_factory.mktemp("bad")
+    write_bad_files(here)
+    return here
+
+
+def _nothing_left(here: Path, before: set[str]) -> None:
+    assert {str(file) for file in here.rglob("*") if "__pycache__" not in str(file)} == before
+
+
+@pytest.fixture
+def before(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return {str(file) for file in folder.rglob("*") if "__pycache__" not in str(file)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_line_and_exit_code_2(name, folder, before):
+    command, expected = CASES[name]
+    result = dasp("explain", *command.split(), *([] if " -o " in command else ["-o", "out.parquet"]))
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert result.err.startswith("dasp: ")
+    assert expected in result.err
+    _nothing_left(folder, before)
+
+
+@pytest.mark.parametrize("command", ["divine", "explain small:build rows.csv", "--speed 3"])
+def test_usage(command, folder, before):
+    result = dasp(*command.split())
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+
+
+def test_there_are_enough_cases():
+    assert len({command for command, _ in CASES.values()}) == len(CASES) >= 60
+    assert not [name for name, (command, expected) in CASES.items() if expected in command]  # an echo says nothing
+
+
+def test_ray_is_missing(folder, before, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet", "--engine", "ray")
+    assert (result.code, result.err) == (2, "dasp: ray is missing: pip install 'torch-dasp[cluster]'\n")
+    _nothing_left(folder, before)
+
+
+START = "from dasp.cli import main; main()"
+
+
+@pytest.mark.parametrize("name", ["CSV with text", "pickled model", "unknown option"])
+def test_as_a_process(name, folder, before):
+    command, expected = CASES[name]
+    result = subprocess.run(
+        [sys.executable, "-c", START, "explain", *command.split(), "-o", "out.parquet"],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert expected in result.stderr
+    _nothing_left(folder, before)
+
+
+FULL = """
+import resource, sys
+import dasp.jobs.run
+from dasp.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+main()
+"""
+
+
+@pytest.mark.parametrize("size", [100, 5_000])  # not even the job fits; the chunks do, the output does not
+def test_disk_full(size, tmp_path):
+    (tmp_path / "small.py").write_text(FACTORY)
+    np.save(tmp_path / "rows.npy", rows(200))
+    command = [sys.executable, "-c", FULL, str(size), "explain", "small:build", "rows.npy", "-o", "out.parquet"]
+    result = subprocess.run([*command, "--chunk", "20"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert "cannot be written: File too large" in result.stderr
+    assert not (tmp_path / "out.parquet").exists()
+    assert (tmp_path / "out.parquet.parts").exists() == (size > 100)  # the rows that are done stay
+
+
+def test_two_at_once(folder, before):
+    parts = folder / "out.parquet.parts"
+    parts.mkdir()
+    with (parts / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "another process is writing it" in result.err
+    (parts / "lock").unlink()
+    parts.rmdir()
+    _nothing_left(folder, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(folder, before, tmp_path):
+    tmp_path.chmod(0o500)
+    result = dasp("explain", "small:build", "rows.csv", "-o", tmp_path / "out.parquet")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "cannot be written: Permission denied" in result.err

@@ -1,0 +1,280 @@
+"""`dasp explain`, killed and resumed: no byte of the output changes, and nothing is mixed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from explain_files import FACTORY, dasp, rows, write_good_files
+from PIL import Image
+
+from dasp.errors import BadInput
+from dasp.jobs import parts as parts_module
+from dasp.jobs.notes import Notes
+from dasp.jobs.parts import Parts, packed
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_good_files(tmp_path)
+    return tmp_path
+
+
+def stopping(monkeypatch, after):
+    """Stop as a kill would, when some chunks are written."""
+    commit = Parts.commit
+
+    def stop(self, number, table):
+        commit(self, number, table)
+        if number + 1 == after:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Parts, "commit", stop)
+
+
+def test_resumes_where_it_was(here, monkeypatch):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
+    assert dasp(*arguments, "whole.parquet").code == 0
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        result = dasp(*arguments, "out.parquet")
+    assert (result.code, result.err) == (130, "dasp: interrupted; the same command goes on where it was\n")
+    assert not (here / "out.parquet").exists()
+    (here / "out.parquet.parts" / "000001.arrow").write_bytes(b"torn")  # done again
+    (here / "out.parquet.parts" / "000005.arrow.writing").write_bytes(b"torn")
+    result = dasp(*arguments, "out.parquet")
+    assert "resumed: 16 of 50 rows were done before" in result.out
+    assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+    assert not (here / "out.parquet.parts").exists()
+    assert "done before, with the same" in dasp(*arguments, "out.parquet").out
+
+
+def test_killed_while_parts_are_removed(here):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    assert dasp(*arguments).code == 0
+    (here / "out.parquet.parts").mkdir()
+    job = pq.read_schema("out.parquet").metadata[b"dasp"]
+    (here / "out.parquet.parts" / "job.json").write_bytes(job)
+    assert "done before, with the same" in dasp(*arguments).out
+    assert not (here / "out.parquet.parts").exists()
+
+
+def test_nothing_of_another_job_is_lost(here, monkeypatch):
+    first = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    second = [*first, "--target", "1"]
+    assert dasp(*first).code == 0
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        assert dasp(*second, "--overwrite").code == 130
+    result = dasp(*first)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "out.parquet.parts: --target was 1, and is not given now" in result.err
+    before = (here / "out.parquet").read_bytes()
+    assert "out.parquet: --target was not given, and is 1 now" in dasp(*second).err
+    assert (here / "out.parquet").read_bytes() == before
+    (here / "out.parquet").write_text("of somebody else")
+    assert "is no result of dasp explain; --overwrite replaces it" in dasp(*second).err
+    assert "resumed: 24 of 50 rows" in dasp(*second, "--overwrite").out
+
+
+def test_a_damaged_job(here, monkeypatch):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        dasp(*arguments)
+    for content in ("torn", "[]"):
+        (here / "out.parquet.parts" / "job.json").write_text(content)
+        assert "out.parquet.parts: its job.json is damaged; --overwrite begins anew" in dasp(*arguments).err
+    assert dasp(*arguments, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("model", ["small:build", "small:absent"])
+def test_a_folder_of_the_user_is_left_alone(here, model):
+    folder = here / "out.parquet.parts"
+    folder.mkdir()
+    for name in ("precious.txt", "job.json", "data.arrow"):
+        (folder / name).write_text("precious")
+    result = dasp("explain", model, "rows.csv", "-o", "out.parquet", "--overwrite")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "out.parquet.parts: is needed for parts, but has a " in result.err
+    assert {file.name: file.read_text() for file in folder.iterdir()} == dict.fromkeys(
+        ["precious.txt", "job.json", "data.arrow"], "precious"
+    )
+
+
+def test_a_process_that_begins_as_another_ends(tmp_path):
+    second = Parts(tmp_path / "out.parquet")
+    with Parts(tmp_path / "out.parquet") as first:
+        first.begin({})
+        first.commit(0, pa.table({"x": [1.0]}))
+        first.finish(1, {})
+        second.__enter__()
+    with pytest.raises(BadInput, match="another process is writing it"):
+        Parts(tmp_path / "out.parquet").__enter__()
+    second.__exit__()
+    assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_row_groups(here, monkeypatch):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
+    assert dasp(*arguments, "whole.parquet").code == 0
+    monkeypatch.setattr(parts_module, "_GROUP_ROWS", 16)
+    assert dasp(*arguments, "out.parquet").code == 0
+    stored = pq.ParquetFile("out.parquet")
+    assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [16, 16, 16, 2]
+    assert stored.read().equals(pq.read_table("whole.parquet"))
+
+
+def test_many_parts_are_joined_in_time(tmp_path):
+    part = packed(pa.table({f"x{i}": [0.0] for i in range(50)}))
+    with Parts(tmp_path / "out.parquet") as parts:
+        parts.begin({})
+        for number in range(2_000):
+            (parts.folder / f"{number:06}.arrow").write_bytes(part)
+        start = time.perf_counter()
+        assert parts.finish(2_000, {}) == (2_000, Notes())
+        assert time.perf_counter() - start < 20  # two minutes, if every part looks at all that wait
+
+
+CHANGES = {
+    "--target": (["--target", "1"], "--target was not given, and is 1 now"),
+    "--tolerance": (["--tolerance", "0.1"], "--tolerance was not given, and is 0.1 now"),
+    "--chunk": (["--chunk", "9"], "--chunk was 8, and is 9 now"),
+    "--baseline": (["--baseline", "mean"], "--baseline was zero, and is mean now"),
+    "--seed": (["--seed", "1", "--method", "dasp"], "--method was auto, and is dasp now (--seed changed as well)"),
+}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_changed_options_do_not_mix(here, monkeypatch, finished):
+    arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    with monkeypatch.context() as patch:
+        if not finished:
+            stopping(patch, after=3)
+        dasp(*arguments)
+    for changed, expected in CHANGES.values():
+        result = dasp(*arguments, *changed)
+        assert (result.code, result.err.count("\n")) == (2, 1)
+        assert expected in result.err
+        assert "--overwrite to replace it" in result.err
+    whole = (here / "rows.csv").read_text()
+    (here / "rows.csv").write_text(whole.replace("a,b", "e,b"))
+    assert "DATA is another one now" in dasp(*arguments).err
+    (here / "rows.csv").write_text(whole)
+    (here / "small.py").write_text(FACTORY + "# changed\n")
+    assert "MODEL is another one now" in dasp(*arguments).err
+    assert dasp(*arguments, "--overwrite").code == 0
+
+
+NETWORK = """
+import torch
+from torch import nn
+from activations import activation
+
+
+class Net(nn.Sequential):
+    def forward(self, x):
+        return torch.relu(activation(super().forward(x)))
+"""
+
+
+@pytest.mark.parametrize("file", ["network", "activations"])
+def test_code_in_other_modules_does_not_mix(here, monkeypatch, file):
+    def write(**changed):
+        texts = {
+            "factory": "import torch\nfrom torch import nn\nfrom network import Net\n\n\ndef build():\n"
+            "    torch.manual_seed(0)\n    return Net(nn.Linear(4, 3))\n",
+            "network": NETWORK, "activations": "def activation(x):\n    return x\n",
+        }  # fmt: skip
+        for name, text in {**texts, **changed}.items():
+            (here / f"{name}.py").write_text(text)
+            sys.modules.pop(name, None)
+
+    arguments = ["explain", "factory:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    write()
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        dasp(*arguments)
+    changes = {
+        "network": NETWORK.replace("relu", "sigmoid"),
+        "activations": "def activation(x):\n    return x.abs().sqrt()\n",
+    }
+    write(**{file: changes[file]})
+    result = dasp(*arguments)
+    assert result.code == 2
+    assert {"network": "MODEL is another one", "activations": "the model's outputs are others"}[file] in result.err
+    write()
+    assert "resumed: 24 of 50 rows" in dasp(*arguments).out
+
+
+def test_images_by_their_names(here):
+    (here / "images").mkdir()
+    Image.new("L", (4, 4)).save(here / "images" / "a.png")
+    arguments = ["explain", "small:pictures", "images", "--method", "gradient", "-o", "out.parquet"]
+    assert dasp(*arguments).code == 0
+    (here / "images" / "a.png").rename(here / "images" / "b.png")
+    assert "DATA is another one now" in dasp(*arguments).err
+
+
+def test_models_that_differ_every_time_do_not_mix(here, monkeypatch):
+    arguments = ["explain", "small:unseeded", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    torch.manual_seed(1)
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        dasp(*arguments)
+    torch.manual_seed(2)
+    assert "the model's parameters are others now" in dasp(*arguments).err
+
+
+def test_random_methods_resume_alike(here, monkeypatch):
+    np.save("wide.npy", rows(12, 12))
+    for method in ("permutation", "KernelSHAP", "Shapley sampling"):
+        arguments = ["explain", "small:wide", "wide.npy", "--chunk", "4", "--target", "0", "--method", method, "-o"]
+        assert dasp(*arguments, "whole.parquet", "--overwrite").code == 0
+        with monkeypatch.context() as patch:
+            stopping(patch, after=2)
+            assert dasp(*arguments, "out.parquet", "--overwrite").code == 130
+        torch.manual_seed(7)
+        result = dasp(*arguments, "out.parquet", "--overwrite")  # the same command goes on
+        assert "resumed: 8 of 12 rows were done before" in result.out
+        assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+        assert "done before, with the same" in dasp(*arguments, "out.parquet", "--overwrite").out
+
+
+def explain_there(folder, arguments):
+    os.chdir(folder)
+    sys.exit(dasp(*arguments).code)
+
+
+def test_killed_at_random(here):
+    """SIGKILL at any moment; `benchmarks/kills.py` does it more often and with more rows."""
+    np.save("many.npy", rows(400, 12))
+    arguments = ["explain", "small:wide", "many.npy", "--chunk", "8", "--method", "permutation", "--threads", "1", "-o"]
+    assert dasp(*arguments, "whole.parquet").code == 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dasp.cli", "dasp.jobs.run", "explain_files"])
+    chance = random.Random(0)
+    for goal in (0, 6, 17, 30, 44):
+        process = context.Process(target=explain_there, args=(here, [*arguments, "out.parquet"]))
+        process.start()
+        while len(list(here.glob("out.parquet.parts/*.arrow"))) < goal:
+            assert process.is_alive()
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not (here / "out.parquet").exists()
+    assert dasp(*arguments, "out.parquet").code == 0
+    assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+    assert not (here / "out.parquet.parts").exists()
