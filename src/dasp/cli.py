@@ -7,15 +7,18 @@ done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anyth
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 
 from dasp.errors import BadInput
+from dasp.jobs.options import OPTIONS, Options, name_of
 
 app = typer.Typer(
     name="dasp",
@@ -65,57 +68,34 @@ def _needs(extra: str) -> Iterator[None]:
         raise BadInput(f"{error.name} is missing: pip install 'torch-dasp[{extra}]'") from error
 
 
-def _option(text: str, *names: str, panel: str | None = None) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
+def _takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the signature that Typer reads: a parameter for each field of `Options`."""
+    types, defaults = get_type_hints(Options), {field.name: field.default for field in fields(Options)}
+    parameters = []
+    for name, option in OPTIONS.items():
+        about: Any = {"help": option.help, "rich_help_panel": option.panel}
+        if option.positional:
+            info = typer.Argument(metavar=name_of(name), **about)
+        else:
+            metavar = "|".join(option.choices) or None
+            info = typer.Option(*(option.flags or [name_of(name)]), metavar=metavar, **about)
+        default = Parameter.empty if defaults[name] is MISSING else defaults[name]
+        parameters.append(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[types[name], info])
+        )
+    described: Any = command
+    described.__signature__ = Signature(parameters)
+    return command
 
 
 @app.command()
-def explain(
-    model: Annotated[
-        str, typer.Argument(help="A .pt2 file (torch.export.save), a .keras file, or a factory package.module:build.")
-    ],
-    data: Annotated[Path, typer.Argument(help="A .csv, .parquet, .npy or .npz file, or a folder of images.")],
-    output: Annotated[Path, _option("Where the explained rows go, a .parquet file.", "--output", "-o")],
-    weights: Annotated[Path | None, _option("A state dict for the factory: .safetensors, .pt.")] = None,
-    trust: Annotated[bool, _option("Read a pickled model: it can run any code.", "--trust")] = False,
-    target: Annotated[
-        str | None, _option("The output to explain: its index, 'predicted', or a column with an index for each row.")
-    ] = None,
-    baseline: Annotated[
-        str | None, _option("What an absent input is: zero (if not given), mean, a number, or a file with one row.")
-    ] = None,
-    background: Annotated[Path | None, _option("A file of rows that absent inputs are averaged over.")] = None,
-    groups: Annotated[
-        Path | None, _option("Inputs that come and go together: .json, lists of columns by name; or .npy, numbers.")
-    ] = None,
-    columns: Annotated[
-        str | None, _option("The inputs, in the model's order: a,b,c. All columns, if not given.")
-    ] = None,
-    drop: Annotated[str | None, _option("Columns that are no inputs: a,b,c.")] = None,
-    id_: Annotated[str | None, _option("The column that names the rows. Row numbers, if not given.", "--id")] = None,
-    on_bad_row: Annotated[str, _option("fail or skip, where entries are missing or infinite, or outputs.")] = "fail",
-    method: Annotated[str, _option("auto, exact, dasp, gradient, bayesian, permutation, …")] = "auto",
-    tolerance: Annotated[float | None, _option("The error to reach, relative to the output's change.")] = None,
-    max_evaluations: Annotated[int | None, _option("Evaluations of the model for each row, at most.")] = None,
-    error_bars: Annotated[bool, _option("Standard deviations of the values.", "--error-bars")] = False,
-    seed: Annotated[int, _option("Of what is random.")] = 0,
-    device: Annotated[str | None, _option("cpu, cuda, …")] = None,
-    batch_size: Annotated[int | None, _option("Rows the model is given at once.")] = None,
-    chunk: Annotated[int | None, _option("Rows done together: what a killed job loses at most.")] = None,
-    threads: Annotated[int | None, _option("Threads of a worker. All cores, if not given; 1 with Ray.")] = None,
-    engine: Annotated[str, _option("local or ray.")] = "local",
-    workers: Annotated[int | None, _option("Ray workers, at most.")] = None,
-    ray_address: Annotated[str | None, _option("A running Ray; else one is started here.")] = None,
-    overwrite: Annotated[bool, _option("Replace what another job has left there.", "--overwrite")] = False,
-) -> None:
-    """Explain every row of DATA by MODEL.
+@_takes_options
+def explain(**given: Any) -> None:
+    """Explain every row of DATA, a file, by the Shapley values of MODEL's inputs.
 
-    If it is interrupted, the same command goes on where it was; the result is the same to the byte.
+    If the command is interrupted, repeat it: it goes on where it was, and the result is the same to the byte.
     """
-    given = dict(locals())
-    given["id"] = given.pop("id_")
     with _needs("cli"):
-        from dasp.jobs.identity import Options  # noqa: PLC0415
         from dasp.jobs.run import explain as run  # noqa: PLC0415
     options = Options(**given)
     if options.engine == "ray":

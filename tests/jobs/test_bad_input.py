@@ -136,7 +136,7 @@ CASES: dict[str, tuple[str, str]] = {
     "baseline and background": (
         "small:build rows.csv --background rows.npy --baseline rows.csv", "give one of them"),
     "baseline of zeros and background": (
-        "small:build rows.csv --background rows.npy --baseline zero", "both say what an absent feature is"),
+        "small:build rows.csv --background rows.npy --baseline zero", "both say what an absent input is"),
     "background without the names of an array": (
         "small:build rows.npy --background rows.csv", "'a', 'b', 'c', 'd'; those of an array are called x0"),
     "groups that are not JSON": ("small:build rows.csv --groups broken.json", "broken.json is not JSON"),
@@ -168,7 +168,7 @@ CASES: dict[str, tuple[str, str]] = {
     "output that cannot be written": ("small:build rows.csv -o /proc/out.parquet", "cannot be written"),
     "output of something else": ("small:build rows.csv -o nulls.parquet", "is no result of dasp explain"),
     # the command
-    "no data": ("small:build", "Missing argument 'data'"),
+    "no data": ("small:build", "Missing argument 'DATA'"),
     "unknown option": ("small:build rows.csv --speed 3", "No such option: --speed"),
 }  # fmt: skip
 

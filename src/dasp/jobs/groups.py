@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
+from dasp.jobs.options import number_of
 from dasp.jobs.reading.arrays import load
 from dasp.jobs.reading.chunks import read_all
 
@@ -60,14 +61,13 @@ def absent(
         return {}
     if baseline == "mean":
         return {"baselines": _typed(mean, dtype)}
-    try:
-        number = float(baseline)
-    except ValueError:
+    number = number_of(baseline)
+    if number is None:
         rows = read_all(Path(baseline), columns, shape, dtype, "--baseline")
         if len(rows) != 1:
             raise BadInput(
                 f"--baseline: {baseline} has {len(rows)} rows, one is needed; --background averages over many"
-            ) from None
+            )
         return {"baselines": rows[0]}
     if not np.isfinite(number):
         raise BadInput(f"--baseline is {baseline}; a finite number is needed")

@@ -1,6 +1,6 @@
-"""What a job computes, said so that two runs can be compared: options, and checksums of model and data.
+"""The identity of a job, by which two runs are compared: options, and checksums of model and data.
 
-Everything that can change a bit of the result is part of the job: the size of the chunks, the number of threads and the
+Everything that can change a bit of the result is part of it: the size of the chunks, the number of threads and the
 version of torch as well. How the work is spread (engine, workers) is not.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,98 +16,33 @@ import torch
 from torch import Tensor, nn
 
 import dasp
-from dasp.errors import BadInput, line_of
+from dasp.errors import BadInput
+from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.jobs.parts import Job
+from dasp.jobs.reading.images import open_images
 
-__all__ = ["Options", "check_free", "checksum", "describe", "fingerprint"]
+__all__ = ["check_free", "checksum", "describe", "fingerprint"]
 
-
-@dataclass(frozen=True)
-class Options:
-    """`dasp explain` as the user typed it."""
-
-    model: str
-    data: Path
-    output: Path
-    weights: Path | None = None
-    trust: bool = False
-    target: str | None = None
-    baseline: str | None = None
-    background: Path | None = None
-    groups: Path | None = None
-    columns: str | None = None
-    drop: str | None = None
-    id: str | None = None
-    on_bad_row: str = "fail"
-    method: str = "auto"
-    tolerance: float | None = None
-    max_evaluations: int | None = None
-    error_bars: bool = False
-    seed: int = 0
-    device: str | None = None
-    batch_size: int | None = None
-    chunk: int | None = None
-    threads: int | None = None
-    engine: str = "local"
-    workers: int | None = None
-    ray_address: str | None = None
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("max_evaluations", "batch_size", "chunk", "threads", "workers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadInput(f"{_option(name)} is {value}; at least 1 is needed")
-        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
-            raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
-        for name, choices in {"engine": ("local", "ray"), "on_bad_row": ("fail", "skip")}.items():
-            if getattr(self, name) not in choices:
-                raise BadInput(f"{_option(name)} is {getattr(self, name)!r}; {' or '.join(choices)} is needed")
-        for name in ("workers", "ray_address"):
-            if self.engine != "ray" and getattr(self, name) is not None:
-                raise BadInput(f"{_option(name)} is for --engine ray")
-        if self.background and self.baseline not in (None, "mean"):
-            raise BadInput("--baseline and --background both say what an absent feature is: give one of them")
-        if self.output.suffix.lower() not in (".parquet", ".pq"):
-            raise BadInput(f"--output is {self.output}; a name that ends in .parquet is needed")
-        if not self.output.parent.is_dir():
-            raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
-        if self.device is not None:
-            _check_device(self.device)
-
-
-# These change nothing in the rows that are explained.
-_SPREAD = ("output", "engine", "workers", "ray_address", "overwrite", "trust", "on_bad_row")
 _PARAMETERS, _OUTPUTS = "the model's parameters", "the model's outputs"
-_FILES = ("weights", "background", "groups")
 
 
-def describe(
-    options: Options,
-    model: nn.Module,
-    outputs: Tensor,
-    files: list[Path],
-    skipped: list[int],
-    chunk: int,
-    threads: int,
-) -> Job:
-    """The job of some options; `outputs` are the model's for some rows, as its code may be anywhere; `files` are those
-    of the data, `skipped` its rows that are left out."""
+def describe(options: Options, model: nn.Module, outputs: Tensor, files: list[Path], skipped: list[int]) -> Job:
+    """Identify a job: two runs with the same identity write the same bytes.
+
+    Args:
+        options: as the user gave them, with the chunk size and the threads that were chosen.
+        model: the model; its code may be anywhere, so some of its outputs count as well.
+        outputs: its outputs for the first rows.
+        files: the files of the data.
+        skipped: numbers of the rows that are left out.
+    """
     job: Job = {"dasp": dasp.__version__, "torch": torch.__version__}
-    for field in fields(Options):
-        value = getattr(options, field.name)
-        if field.name in _SPREAD:
-            continue
-        if value is not None and field.name in _FILES:
-            value = checksum([value])
-        job[_option(field.name)] = value
-    job["MODEL"] = _model_checksum(options.model, model)
+    job |= {name_of(name): getattr(options, name) for name, option in OPTIONS.items() if option.identity}
+    job |= {name_of(name): _content(path) for name, path in options.files().items()}
+    job["--baseline"] = job["--baseline"] or "zero"
+    job["MODEL"], job["DATA"] = _model_checksum(options.model, model), checksum(files, options.data)
     job[_PARAMETERS], job[_OUTPUTS] = fingerprint(model), _digest({"": outputs})
-    job["DATA"] = checksum(files, options.data)
-    job["--baseline"] = options.baseline or "zero"
-    if Path(job["--baseline"]).is_file():
-        job["--baseline"] = checksum([Path(job["--baseline"])])
-    job["--chunk"], job["--threads"], job["skipped rows"] = chunk, threads, skipped
+    job["skipped rows"] = skipped
     return json.loads(json.dumps(job))
 
 
@@ -156,6 +90,11 @@ def checksum(files: list[Path], root: Path | None = None) -> str:
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
+def _content(path: Path) -> str:
+    """SHA-256 of a file, or of the images in a folder."""
+    return checksum(open_images(path).files if path.is_dir() else [path], path)
+
+
 def fingerprint(model: nn.Module) -> str:
     """SHA-256 of all parameters and buffers with their names.
 
@@ -174,7 +113,7 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def _model_checksum(source: str, model: nn.Module) -> str:
-    """Of the file or of the factory's source, and of that of the classes that the model is made of."""
+    """SHA-256 of the model's file or its factory's source, and of the sources of the classes that it is made of."""
     path = Path(source) if Path(source).is_file() else _source(source.partition(":")[0])
     classes = map(_source, sorted({type(module).__module__ for module in model.modules()}))
     own = [file for file in classes if file and not {"site-packages", "dist-packages"} & set(file.parts)]
@@ -187,20 +126,9 @@ def _source(module: str) -> Path | None:
     return Path(file) if file and Path(file).is_file() else None
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}" if name not in ("model", "data") else name.upper()
-
-
 def _said(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
 def _is_checksum(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, line_of
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.jobs import groups
-from dasp.jobs.identity import Options, fingerprint
+from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
+from dasp.jobs.options import Options
 from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
 from dasp.jobs.worker import PREDICTED, Task, Worker, outputs_of
 
@@ -26,7 +27,6 @@ __all__ = ["Plan", "Say", "plan"]
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
 _DTYPES = ("float16", "float32", "float64")
-_EXPLAINER = ("method", "tolerance", "max_evaluations", "error_bars", "batch_size", "device", "seed")
 
 Say = Callable[[str], None]
 
@@ -60,7 +60,7 @@ def plan(options: Options, threads: int | None, say: Say) -> Plan:
         target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
         threads=options.threads or threads or (1 if options.engine == "ray" else torch.get_num_threads()),
-        explainer={name: getattr(options, name) for name in _EXPLAINER},
+        explainer=options.of_explainer(),
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 
 import torch
 from rich.console import Console
@@ -12,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from dasp.jobs.engines import Explained, locally, on_ray
-from dasp.jobs.identity import Options, check_free, describe
+from dasp.jobs.identity import check_free, describe
+from dasp.jobs.options import Options
 from dasp.jobs.parts import Job, Parts, finished_job
 from dasp.jobs.plan import Plan, Say, plan
 
@@ -20,13 +22,13 @@ __all__ = ["explain"]
 
 
 def explain(options: Options, say: Say = print) -> None:
-    """Do the job, or what is left of it."""
+    """Explain the rows of a file, or those that an interrupted run has left."""
     with Parts(options.output) as parts:
         begun, finished = parts.job(), finished_job(options.output)
         planned = plan(options, (begun or finished or {}).get("--threads"), say)
         outputs = planned.worker.outputs(torch.from_numpy(planned.survey.example))
-        size, threads = planned.reader.size, planned.task.threads
-        job = describe(options, planned.worker.model, outputs, planned.files, planned.survey.bad, size, threads)
+        chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
+        job = describe(chosen, planned.worker.model, outputs, planned.files, planned.survey.bad)
         if not options.overwrite:
             check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:
@@ -73,15 +75,15 @@ def _rows_of(number: int, rows: int, size: int) -> int:
 
 
 class _Rate(ProgressColumn):
-    """Rows a second."""
+    """The speed of the last seconds."""
 
     def render(self, task: Task) -> Text:
-        """Of late."""
+        """Show rows per second, once they are known."""
         return Text(f"{task.speed:,.1f} rows/s" if task.speed else "")
 
 
 def _progress() -> Progress:
-    """A bar on the terminal, if there is one."""
+    """A progress bar on the terminal; nothing is shown if stderr is a file."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""Rows of a NumPy file, mapped into memory, or of a folder of images, decoded as they are needed."""
+"""Rows of a NumPy file: an array mapped into memory (.npy), or read as a stream (.npz)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
-from PIL import Image
+from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.source import RawChunk
 
-__all__ = ["ARRAYS", "IMAGES", "NPY", "NPZ", "Images", "entry_names", "load", "open_array", "open_images"]
-
-IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-_GREY = ("1", "L")
-_COLOUR = ("RGB", "RGBA", "P", "CMYK", "YCbCr", "LA", "PA")
+__all__ = ["ARRAYS", "NPY", "NPZ", "entry_names", "load", "open_array"]
 
 
-def load(file: Path, **options: Any) -> Any:
-    """The array of a .npy file."""
+def load(file: Path, *, mapped: bool = False) -> NDArray[Any]:
+    """The array of a .npy file; if `mapped`, only what is used of it is read."""
     try:
-        array = np.load(file, allow_pickle=False, **options)
+        array = np.load(file, allow_pickle=False, mmap_mode="r" if mapped else None)
     except Exception as error:
         raise _broken(file, error) from error
     if not isinstance(array, np.ndarray):
@@ -35,12 +31,12 @@ def load(file: Path, **options: Any) -> Any:
 
 
 def entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names for the entries of a row."""
+    """Names for the entries of a row: x0, x1, …"""
     return tuple(f"x{i}" for i in range(shape[0]))
 
 
 def _broken(file: Path, error: Exception) -> BadInput:
-    """A damaged file can make a library raise anything."""
+    """The error for a file that a library cannot read; it can raise anything if the file is damaged."""
     return BadInput(f"{file}: cannot be read: {line_of(error)}")
 
 
@@ -51,9 +47,9 @@ class NPY:
     file: Path
 
     @cached_property
-    def array(self) -> Any:
+    def array(self) -> NDArray[Any]:
         """The array, of which only what is used is read."""
-        return load(self.file, mmap_mode="r")
+        return load(self.file, mapped=True)
 
     def __getstate__(self) -> dict[str, Path]:
         return {"file": self.file}  # not what was read of it
@@ -65,36 +61,33 @@ class NPY:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the entries of a row, if it has one dimension."""
+        """The names of a row's entries: x0, x1, … if it has one dimension."""
         return entry_names(self.shape) if len(self.shape) == 1 else None
 
     @property
     def files(self) -> list[Path]:
-        """What is read."""
+        """The only file."""
         return [self.file]
 
-    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[tuple[int, Any, Any, Any]]:
-        """Chunks of `size` rows: their number and values; there are neither ids nor targets."""
+    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
+        """Chunks of `size` rows, which have neither ids nor targets."""
         for number in range(-(-len(self.array) // size)):
             if number not in skip:
-                yield number, np.array(self.array[number * size : (number + 1) * size]), None, None
+                yield RawChunk(number, np.array(self.array[number * size : (number + 1) * size]))
 
 
 class NPZ(NPY):
     """The only array of an archive, compressed or not, read from front to back."""
 
     @cached_property
-    def array(self) -> Any:
-        """Shape and dtype of the array, without its entries."""
-        with self._opened() as (_, shape, dtype):
+    def array(self) -> NDArray[Any]:
+        """An array of the same shape and dtype, without the entries."""
+        with _Member(self.file) as (_, shape, dtype):
             return np.broadcast_to(np.zeros((), dtype), shape)
 
-    def _opened(self) -> Any:
-        return _Member(self.file)
-
-    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[tuple[int, Any, Any, Any]]:
-        """As of a plain array."""
-        with self._opened() as (stream, shape, dtype):
+    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
+        """Chunks of `size` rows; those to skip are read as well, as the stream has no way around them."""
+        with _Member(self.file) as (stream, shape, dtype):
             row = int(np.prod(shape[1:])) * dtype.itemsize
             for number in range(-(-shape[0] // size)):
                 rows = min(size, shape[0] - number * size)
@@ -105,16 +98,16 @@ class NPZ(NPY):
                 if len(content) < rows * row:
                     raise BadInput(f"{self.file}: ends in row {number * size + len(content) // max(row, 1)}")
                 if number not in skip:
-                    yield number, np.frombuffer(content, dtype).reshape(rows, *shape[1:]).copy(), None, None
+                    yield RawChunk(number, np.frombuffer(content, dtype).reshape(rows, *shape[1:]).copy())
 
 
 class _Member:
-    """The stream of the only array of an archive, behind its header: (stream, shape, dtype)."""
+    """The only array of an archive as a context: a stream of its entries, its shape and its dtype."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def __enter__(self) -> tuple[Any, tuple[int, ...], np.dtype[Any]]:
+    def __enter__(self) -> tuple[IO[bytes], tuple[int, ...], np.dtype[Any]]:
         try:
             self.archive = zipfile.ZipFile(self.file)
         except (OSError, zipfile.BadZipFile) as error:
@@ -142,7 +135,7 @@ ARRAYS: dict[str, type[NPY]] = {".npy": NPY, ".npz": NPZ}
 
 
 def open_array(file: Path) -> NPY:
-    """An array of numbers with at least one row."""
+    """The array of a file, which must have numbers, rows and features."""
     source = ARRAYS[file.suffix.lower()](file)
     array = source.array
     if array.dtype.kind not in "fiub":
@@ -150,52 +143,3 @@ def open_array(file: Path) -> NPY:
     if array.ndim < 2:
         raise BadInput(f"{file}: has shape {array.shape}; rows along dimension 0 and features behind it are needed")
     return source
-
-
-@dataclass(frozen=True)
-class Images:
-    """Image files of one size, in the order of their names: channels first, in [0, 1]."""
-
-    folder: Path
-    files: list[Path]
-    shape: tuple[int, ...]
-    names: None = None
-
-    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[tuple[int, Any, Any, Any]]:
-        """Chunks of `size` images: their number, values (n, channels, height, width), and paths within the folder."""
-        for number in range(-(-len(self.files) // size)):
-            if number not in skip:
-                files = self.files[number * size : (number + 1) * size]
-                ids = pa.array([file.relative_to(self.folder).as_posix() for file in files])
-                yield number, np.stack([self._decoded(file) for file in files]), ids, None
-
-    def _decoded(self, file: Path) -> Any:
-        pixels = _pixels(file)
-        if pixels.shape != self.shape:
-            first = self.files[0].relative_to(self.folder)
-            raise BadInput(
-                f"{file}: has shape {pixels.shape}, but {first} has {self.shape} (channels, height, width); "
-                "images of one size are needed"
-            )
-        return pixels
-
-
-def open_images(folder: Path) -> Images:
-    """All images below a folder, but hidden ones."""
-    found = (file for file in folder.rglob("*") if file.suffix.lower() in IMAGES)
-    files = sorted(file for file in found if not any(part[0] == "." for part in file.relative_to(folder).parts))
-    if not files:
-        raise BadInput(f"{folder}: no images there ({', '.join(IMAGES)})")
-    return Images(folder, files, _pixels(files[0]).shape)
-
-
-def _pixels(file: Path) -> Any:
-    """Channels first, in [0, 1]."""
-    try:
-        with Image.open(file) as image:
-            if image.mode not in (*_GREY, *_COLOUR):
-                raise BadInput(f"{file}: images of mode {image.mode} are not read; save them as a NumPy array")
-            pixels = np.asarray(image.convert("L" if image.mode in _GREY else "RGB"), dtype=np.float32) / 255
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadInput(f"{file}: not an image that can be read ({line_of(error)})") from error
-    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)

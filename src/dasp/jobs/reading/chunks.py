@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dasp.errors import BadInput
-from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array, open_images
-from dasp.jobs.reading.tables import CSV, TABLES, open_table
+from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
+from dasp.jobs.reading.images import open_images
+from dasp.jobs.reading.source import Source
+from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
 
 __all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
 
@@ -30,13 +33,13 @@ class Chunk:
     """A chunk of the data: its usable rows, and the places of the others."""
 
     number: int
-    values: Any  # (n, *shape)
+    values: NDArray[Any]  # (n, *shape)
     ids: pa.Array
-    targets: Any  # (n,) class indices, or None
+    targets: NDArray[np.int64] | None  # (n,) class indices
     bad: list[int]  # row numbers
 
-    def only(self, which: Any) -> Chunk:
-        """Some of its usable rows."""
+    def only(self, which: NDArray[np.bool_]) -> Chunk:
+        """The same chunk with some of its usable rows."""
         targets = None if self.targets is None else self.targets[which]
         return replace(self, values=self.values[which], ids=self.ids.filter(pa.array(which)), targets=targets)
 
@@ -45,22 +48,22 @@ class Chunk:
 class Reader:
     """Chunks of `size` rows of a source, in the dtype of the model; ids of the type that fits all of them."""
 
-    source: Any
+    source: Source
     size: int
     dtype: str
     integer_ids: bool = False
 
     def chunks(self, skip: frozenset[int] = frozenset()) -> Iterator[Chunk]:
-        """All chunks but some."""
-        for number, values, ids, targets in self.source.chunks(self.size, skip):
-            start = number * self.size
-            cast, good = _cast(values, self.dtype)
+        """The chunks, without those whose number is in `skip`."""
+        for raw in self.source.chunks(self.size, skip):
+            start, targets = raw.number * self.size, raw.targets
+            cast, good = _cast(raw.values, self.dtype)
             good = good if targets is None else good & ~np.isnan(targets)
-            called = pa.array(np.arange(start, start + len(values))) if ids is None else ids
-            called = called.cast(pa.int64()) if self.integer_ids else called
+            ids = pa.array(np.arange(start, start + len(cast))) if raw.ids is None else raw.ids
+            ids = ids.cast(pa.int64()) if self.integer_ids else ids
             chosen = None if targets is None else targets[good].astype(np.int64)
             bad = [start + int(i) for i in np.flatnonzero(~good)]
-            yield Chunk(number, cast[good], called.filter(pa.array(good)), chosen, bad)
+            yield Chunk(raw.number, cast[good], ids.filter(pa.array(good)), chosen, bad)
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Survey:
 
     rows: int
     bad: list[int]  # row numbers
-    example: Any  # the first usable rows, at most two
-    mean: Any  # of the usable rows: (*shape)
+    example: NDArray[Any]  # the first usable rows, at most two
+    mean: NDArray[np.float64]  # of the usable rows: (*shape)
     targets: tuple[int, int] | None  # the smallest and largest class index, of a column of them
     integer_ids: bool  # whether ids that are text are all whole numbers
 
@@ -81,8 +84,8 @@ def open_data(
     drop: list[str] | None = None,
     id_: str | None = None,
     target: str | None = None,
-) -> Any:
-    """A source of rows: has `shape`, `names`, `files` and `chunks`."""
+) -> Source:
+    """The source that a file or folder is; only tables have columns to choose."""
     suffix = path.suffix.lower()
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
@@ -99,14 +102,15 @@ def open_data(
     raise BadInput(f"{path}: unknown kind of file {suffix!r}; known are {known} and folders of images")
 
 
-def survey(source: Any, path: Path, dtype: str, *, fail: bool) -> Survey:
-    """Read everything once: fails early where it would fail late. With `fail`, bad rows are an error."""
+def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
+    """Read all rows once, so that errors come before any work is done; with `fail`, bad rows are errors, too."""
     count, good, total = 0, 0, np.zeros(source.shape)
     bad: list[int] = []
-    example: list[Any] = []
+    example: list[NDArray[Any]] = []
     ends: list[int] = []
     integer_ids = isinstance(source, CSV)  # other files say what their ids are
-    for _, values, ids, targets in source.chunks(max(1, min(_SURVEYED, 2**24 // max(1, total.size)))):
+    for raw in source.chunks(max(1, min(_SURVEYED, 2**24 // max(1, total.size)))):
+        values, targets = raw.values, raw.targets
         cast, usable = _cast(values, dtype)
         if targets is not None:
             _check_targets(path, targets, count)
@@ -121,7 +125,7 @@ def survey(source: Any, path: Path, dtype: str, *, fail: bool) -> Survey:
         count, good = count + len(values), good + int(usable.sum())
         total += cast[usable].sum(0, dtype=np.float64)
         example += list(cast[usable][: _FEW - len(example)])
-        integer_ids = integer_ids and _whole(ids)
+        integer_ids = integer_ids and _whole(raw.ids)
     if not count:
         raise BadInput(f"{path}: has no rows")
     if not good:
@@ -130,8 +134,8 @@ def survey(source: Any, path: Path, dtype: str, *, fail: bool) -> Survey:
     return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids)
 
 
-def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str) -> Any:
-    """All rows of a small file (a baseline, a background), which must be as wide as the data."""
+def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str) -> NDArray[Any]:
+    """All rows of a small file (a baseline, a background), whose shape must be that of the data."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
         source = open_data(path, named)
@@ -140,7 +144,7 @@ def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtyp
         raise BadInput(f"{option}: {error}{hint}") from error
     if source.shape != shape:
         raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
-    chunks = [chunk for _, chunk, _, _ in source.chunks(_SURVEYED)]
+    chunks = [raw.values for raw in source.chunks(_SURVEYED)]
     if not sum(map(len, chunks)):
         raise BadInput(f"{option}: {path} has no rows")
     values, good = _cast(np.concatenate(chunks), dtype)
@@ -149,7 +153,7 @@ def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtyp
     return values
 
 
-def _cast(values: Any, dtype: str) -> tuple[Any, Any]:
+def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
@@ -157,11 +161,12 @@ def _cast(values: Any, dtype: str) -> tuple[Any, Any]:
     return cast, fits.reshape(len(values), -1).all(1)
 
 
-def _what(source: Any, row: Any, dtype: str) -> str:
-    """What is wrong with a row."""
+def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
+    """Say what is wrong with a row."""
     cast, _ = _cast(row[None], dtype)
     wrong = ~np.isfinite(cast[0]) if cast.dtype.kind == "f" else cast[0] != row
     if not wrong.any():
+        assert isinstance(source, Table)  # others have no targets that could be missing
         return f"no target (column {source.target!r})"
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
@@ -171,14 +176,14 @@ def _what(source: Any, row: Any, dtype: str) -> str:
     return f"{place} is {value}, which is not finite in {dtype}" if cast.dtype.kind == "f" else f"{place} is {value}"
 
 
-def _check_targets(path: Path, targets: Any, start: int) -> None:
+def _check_targets(path: Path, targets: NDArray[np.float64], start: int) -> None:
     wrong = ~np.isnan(targets) & ~((targets >= 0) & (targets == np.floor(targets)) & (targets < 2**31))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise BadInput(f"{path}: the target in row {start + row} is {targets[row]}; class indices 0, 1, … are needed")
 
 
-def _whole(ids: Any) -> bool:
+def _whole(ids: pa.Array | None) -> bool:
     """Whether ids are text that is whole numbers, in the only way to write these."""
     if ids is None or not pa.types.is_string(ids.type):
         return False

@@ -14,17 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.source import RawChunk
 
-__all__ = ["CSV", "TABLES", "Parquet", "open_table"]
+__all__ = ["CSV", "TABLES", "Parquet", "Table", "open_table"]
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """A file with named columns, of which some are the model's inputs."""
 
     file: Path
@@ -39,7 +41,7 @@ class _Table:
 
     @property
     def files(self) -> list[Path]:
-        """What is read."""
+        """The only file."""
         return [self.file]
 
     @property
@@ -47,23 +49,23 @@ class _Table:
         """The columns that are read, each once."""
         return list(dict.fromkeys([*self.names, *filter(None, (self.id, self.target))]))
 
-    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[tuple[int, Any, Any, Any]]:
-        """Chunks of `size` rows: their number, values (n, features), ids and targets (None without such a column)."""
+    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
+        """Chunks of `size` rows, (n, features), with ids and targets if there are such columns."""
         for number, table in enumerate(_rechunked(self._batches(), size)):
             if number not in skip:
                 values = np.stack([self._numbers(table, name) for name in self.names], axis=1)
                 ids = table[self.id].combine_chunks() if self.id else None
-                yield number, values, ids, self._numbers(table, self.target) if self.target else None
+                yield RawChunk(number, values, ids, self._numbers(table, self.target) if self.target else None)
 
-    def _numbers(self, table: pa.Table, name: str) -> Any:
-        """A column in float64, NaN where nothing is there."""
+    def _numbers(self, table: pa.Table, name: str) -> NDArray[np.float64]:
+        """A column in float64, NaN where an entry is missing."""
         return pc.fill_null(table[name].cast(pa.float64(), safe=False), float("nan")).to_numpy()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
-class CSV(_Table):
+class CSV(Table):
     """Comma, semicolon or tab separated, with a line of names."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -81,7 +83,7 @@ class CSV(_Table):
             raise _told(self.file, error, head.names) from error
 
 
-class Parquet(_Table):
+class Parquet(Table):
     """Columns of numbers; nulls are missing values."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -92,10 +94,10 @@ class Parquet(_Table):
             raise _told(self.file, error) from error
 
 
-TABLES: dict[str, type[_Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parquet": Parquet, ".pq": Parquet}
+TABLES: dict[str, type[Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parquet": Parquet, ".pq": Parquet}
 
 
-def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None) -> Any:
+def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None) -> Table:
     """A table whose inputs are `columns`, by default all but those to drop, the id and the target."""
     kind = TABLES[file.suffix.lower()]
     types = _types(file) if kind is Parquet else dict.fromkeys(_head(file).names)

@@ -1,0 +1,170 @@
+"""The options of `dasp explain`, each said once: from `Options` come the command line, the job's identity, and what an
+`Explainer` is given. To add an option, add a field here, and use it where it has an effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import torch
+
+from dasp.errors import BadInput, line_of
+
+__all__ = ["OPTIONS", "Option", "Options", "name_of", "number_of"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """What there is to know of one option besides its name, type and default."""
+
+    panel: str  # the part of the help that it stands in
+    help: str
+    flags: tuple[str, ...] = ()  # if there are others than --its-name
+    positional: bool = False
+    identity: bool = True  # it can change the rows that are written, so it is part of the job's identity
+    file: bool = False  # it names a file (or does so unless it is a word or a number), whose content counts
+    explainer: bool = False  # it is an option of `Explainer`, by the same name
+    ray: bool = False  # it makes sense with --engine ray only
+    least: int | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`dasp explain` as the user typed it; what makes no sense is refused.
+
+    >>> Options(model="model.pt2", data=Path("rows.csv"), output=Path("rows.txt"))
+    Traceback (most recent call last):
+        ...
+    dasp.errors.BadInput: --output is rows.txt; a name that ends in .parquet is needed
+    """
+
+    # fmt: off
+    model: Annotated[str, Option(
+        "Arguments", "Model to explain: a .pt2 file (torch.export.save), a .keras file, or a factory "
+        "package.module:build.", positional=True)]
+    weights: Annotated[Path | None, Option(
+        "Model", "State dict for the factory: a .safetensors or .pt file.", file=True)] = None
+    trust: Annotated[bool, Option(
+        "Model", "Read a model that is a pickle, which can run any code.", identity=False)] = False
+    target: Annotated[str | None, Option(
+        "Model", "Output to explain: its index, a column with an index for each row, or 'predicted', the largest "
+        "output of each row. If not given: the only output, or predicted.")] = None
+
+    data: Annotated[Path, Option(
+        "Arguments", "Rows to explain: a .csv, .parquet, .npy or .npz file, or a folder of images.", positional=True)]
+    columns: Annotated[str | None, Option(
+        "Data", "Columns that are inputs, in the model's order: a,b,c. If not given: all.")] = None
+    drop: Annotated[str | None, Option("Data", "Columns that are not inputs: a,b,c.")] = None
+    id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
+    on_bad_row: Annotated[str, Option(
+        "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
+        identity=False, choices=("fail", "skip"))] = "fail"
+
+    baseline: Annotated[str | None, Option(
+        "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
+        "If not given: zero.", file=True)] = None
+    background: Annotated[Path | None, Option(
+        "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",
+        file=True)] = None
+    groups: Annotated[Path | None, Option(
+        "Absent inputs", "Inputs that are absent together: a .json file with a list of columns for each group, or a "
+        ".npy file with a group's number for each input. If not given: each input alone.", file=True)] = None
+
+    method: Annotated[str, Option(
+        "Method", "Method to use: auto, exact, dasp, gradient, bayesian, permutation, …", explainer=True)] = "auto"
+    tolerance: Annotated[float | None, Option(
+        "Method", "Error to reach, as a fraction of prediction − base value.", explainer=True)] = None
+    max_evaluations: Annotated[int | None, Option(
+        "Method", "Largest number of evaluations of the model for a row.", explainer=True, least=1)] = None
+    error_bars: Annotated[bool, Option(
+        "Method", "Write a standard deviation for each value.", explainer=True)] = False
+    seed: Annotated[int, Option("Method", "Seed for everything that is sampled.", explainer=True)] = 0
+
+    output: Annotated[Path, Option(
+        "Output", "File to write, a .parquet file.", flags=("--output", "-o"), identity=False)]
+    overwrite: Annotated[bool, Option(
+        "Output", "Replace what another job has left there.", identity=False)] = False
+
+    device: Annotated[str | None, Option(
+        "Running", "Device to compute on: cpu, cuda, … If not given: the model's.", explainer=True)] = None
+    batch_size: Annotated[int | None, Option(
+        "Running", "Largest number of rows that the model is given at once.", explainer=True, least=1)] = None
+    chunk: Annotated[int | None, Option(
+        "Running", "Number of rows that are saved together: a killed job loses no more.", least=1)] = None
+    threads: Annotated[int | None, Option(
+        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1)] = None
+    engine: Annotated[str, Option(
+        "Running", "Place to run: this process, or Ray.", identity=False, choices=("local", "ray"))] = "local"
+    workers: Annotated[int | None, Option(
+        "Running", "Largest number of Ray workers.", identity=False, ray=True, least=1)] = None
+    ray_address: Annotated[str | None, Option(
+        "Running", "Address of a running Ray. If not given: one is started here.", identity=False, ray=True)] = None
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        for name, option in OPTIONS.items():
+            self._check(name, getattr(self, name), option)
+        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
+            raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
+        if self.background and self.baseline not in (None, "mean"):
+            raise BadInput("--baseline and --background both say what an absent input is: give one of them")
+        if self.output.suffix.lower() not in (".parquet", ".pq"):
+            raise BadInput(f"--output is {self.output}; a name that ends in .parquet is needed")
+        if not self.output.parent.is_dir():
+            raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
+        if self.device is not None:
+            _check_device(self.device)
+
+    def _check(self, name: str, value: Any, option: Option) -> None:
+        """Refuse a value that the option cannot have."""
+        if option.least is not None and value is not None and value < option.least:
+            raise BadInput(f"{name_of(name)} is {value}; at least {option.least} is needed")
+        if option.choices and value not in option.choices:
+            raise BadInput(f"{name_of(name)} is {value!r}; {' or '.join(option.choices)} is needed")
+        if option.ray and value is not None and self.engine != "ray":
+            raise BadInput(f"{name_of(name)} is for --engine ray")
+
+    def files(self) -> dict[str, Path]:
+        """The files and folders whose contents count, by the options that name them."""
+        named = {name: getattr(self, name) for name, option in OPTIONS.items() if option.file}
+        return {name: Path(value) for name, value in named.items() if value is not None and not _is_value(value)}
+
+    def of_explainer(self) -> dict[str, Any]:
+        """The options that an `Explainer` is given as they are."""
+        return {name: getattr(self, name) for name, option in OPTIONS.items() if option.explainer}
+
+
+OPTIONS: dict[str, Option] = {
+    name: kind.__metadata__[0] for name, kind in get_type_hints(Options, include_extras=True).items()
+}
+
+
+def name_of(name: str) -> str:
+    """A field of `Options` as users know it.
+
+    >>> name_of("on_bad_row"), name_of("data")
+    ('--on-bad-row', 'DATA')
+    """
+    return name.upper() if OPTIONS[name].positional else f"--{name.replace('_', '-')}"
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text is, if it is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_value(given: str | Path) -> bool:
+    return isinstance(given, str) and (given in ("zero", "mean") or number_of(given) is not None)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
