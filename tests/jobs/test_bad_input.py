@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from bad_files import write_bad_files
 from explain_files import FACTORY, dasp, rows
+from filelock import FileLock
 
 # What the user types after `dasp explain`, and part of what is answered. The output is out.parquet, if nothing is said.
 CASES: dict[str, tuple[str, str]] = {
@@ -258,8 +258,7 @@ def test_disk_full(size, tmp_path):
 def test_two_at_once(folder, before):
     parts = folder / "out.parquet.parts"
     parts.mkdir()
-    with (parts / "lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(parts / "lock"):
         result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "another process is writing it" in result.err

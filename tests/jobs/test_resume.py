@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from explain_files import FACTORY, dasp, rows, write_good_files
+from filelock import lock_descriptor
 from PIL import Image
 
 from dasp.errors import BadInput
@@ -112,7 +114,9 @@ def test_a_folder_of_the_user_is_left_alone(here, model):
     )
 
 
-def test_a_process_that_begins_as_another_ends(tmp_path):
+@pytest.mark.parametrize("windows", [False, True])  # there, a lock is released before its file is removed
+def test_a_process_that_begins_as_another_ends(tmp_path, monkeypatch, windows):
+    monkeypatch.setattr(parts_module, "_WINDOWS", windows)
     second = Parts(tmp_path / "out.parquet")
     with Parts(tmp_path / "out.parquet") as first:
         first.begin({})
@@ -123,6 +127,25 @@ def test_a_process_that_begins_as_another_ends(tmp_path):
         Parts(tmp_path / "out.parquet").__enter__()
     second.__exit__()
     assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
+    """The process that had the folder removes it after another has opened the lock there."""
+    output = tmp_path / "out.parquet"
+
+    def late(*arguments, **options):
+        monkeypatch.undo()
+        shutil.rmtree(output.with_name("out.parquet.parts"))
+        return lock_descriptor(*arguments, **options)
+
+    monkeypatch.setattr(parts_module, "lock_descriptor", late)
+    with Parts(output) as parts:
+        assert (parts.folder / "lock").exists()
+        with pytest.raises(BadInput, match="another process is writing it"), Parts(output):
+            pass
+        parts.begin({})
+    with Parts(output) as again:  # free, and what was begun is there
+        assert again.job() == {}
 
 
 def test_row_groups(here, monkeypatch):
@@ -224,6 +247,20 @@ def test_images_by_their_names(here):
     assert dasp(*arguments).code == 0
     (here / "images" / "a.png").rename(here / "images" / "b.png")
     assert "DATA is another one now" in dasp(*arguments).err
+
+
+def test_images_that_absent_inputs_are_taken_from(here):
+    for folder in ("images", "others"):
+        (here / folder).mkdir()
+        Image.new("L", (4, 4), color=50 if folder == "images" else 100).save(here / folder / "a.png")
+    for option in ("--background", "--baseline"):
+        arguments = ["explain", "small:pictures", "images", option, "others", "--method", "gradient", "-o"]
+        assert dasp(*arguments, f"{option[2:]}.parquet").code == 0
+        assert "done before, with the same" in dasp(*arguments, f"{option[2:]}.parquet").out
+    Image.new("L", (4, 4), color=150).save(here / "others" / "a.png")
+    for option in ("--background", "--baseline"):
+        arguments = ["explain", "small:pictures", "images", option, "others", "--method", "gradient", "-o"]
+        assert f"{option} is another one now" in dasp(*arguments, f"{option[2:]}.parquet").err
 
 
 def test_models_that_differ_every_time_do_not_mix(here, monkeypatch):

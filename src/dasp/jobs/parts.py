@@ -2,7 +2,7 @@
 
     OUT.parquet.parts/
         job.json          what is computed: checksums of model and data, all options that change the result
-        lock              held while a process works here; the system lets go of it when the process ends
+        lock              held while a process works here; the system releases it when the process ends
         000017.arrow      the explained rows of chunk 17
 
 Every file gets its name when it is whole and on the disk. The parts become OUT.parquet in one step, with the job in its
@@ -11,7 +11,6 @@ metadata; then they are removed. A folder by that name with anything else in it 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import lock_descriptor
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.notes import Notes
@@ -33,6 +33,7 @@ Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tole
 _KEY = b"dasp"
 _OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.arrow)(\.writing)?")
 _GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
+_WINDOWS = os.name == "nt"
 
 
 class Parts:
@@ -56,15 +57,23 @@ class Parts:
     def __exit__(self, *_: object) -> None:
         if self._lock and not (self.folder / "job.json").exists():
             self.remove()  # nothing was begun
-        if self._lock:
-            self._lock.close()
+        self._release()
 
     def remove(self) -> None:
-        """Leave nothing but the output. The lock goes last: from then on, the folder may be another process's."""
+        """Leave nothing but the output. From the removal of the lock on, the folder may be another process's.
+
+        Its file is removed while it is locked; on Windows, afterwards: there, a file that a process has open cannot be
+        removed, so that the lock of another process is safe.
+        """
         with suppress(OSError):
             self._clear()
+            if _WINDOWS:
+                self._release()
             (self.folder / "lock").unlink()
             self.folder.rmdir()
+        self._release()
+
+    def _release(self) -> None:
         if self._lock:
             self._lock.close()
         self._lock = None
@@ -81,46 +90,49 @@ class Parts:
                     raise BadInput(f"{self.folder}: is needed for parts, but has a {file.name}; name another --output")
 
     def _locked(self) -> BinaryIO | None:
-        """The lock; None if the folder was removed by the process that had it."""
+        """The lock; None if the process that had it has removed the file: a lock on that would keep nobody out."""
         file = self.folder / "lock"
         try:
             lock = file.open("ab")
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            free = lock_descriptor(lock.fileno(), blocking=False)
+        except OSError:  # the file system has no locks
             lock.close()
-            raise BadInput(f"{self.output}: another process is writing it; wait for it, or name another") from None
+            raise
+        if not free:
+            lock.close()
+            raise BadInput(f"{self.output}: another process is writing it; wait for it, or name another --output")
         if file.exists() and os.path.samestat(file.stat(), os.fstat(lock.fileno())):
             return lock
         lock.close()
         return None
 
     def job(self) -> Job | None:
-        """What the parts are of: an empty job, with which nothing can go on, if it is damaged."""
+        """The job that the parts belong to; None if none was begun, an empty job, which equals no other, if damaged."""
         try:
             return _job((self.folder / "job.json").read_bytes())
         except FileNotFoundError:
             return None
 
     def begin(self, job: Job) -> None:
-        """Start anew."""
+        """Remove all parts, and begin a job."""
         with _writing(self.folder):
             self._clear()
             self._write("job.json", json.dumps(job, indent=1).encode())
 
     def done(self) -> frozenset[int]:
-        """The chunks that are there and whole."""
+        """The numbers of the chunks that are there and whole."""
         return frozenset(int(file.stem) for file in self.folder.glob("*.arrow") if _whole(file))
 
     def commit(self, number: int, table: pa.Table) -> None:
-        """Keep the rows of a chunk."""
+        """Save the explained rows of a chunk."""
         with _writing(self.folder):
             self._write(f"{number:06}.arrow", packed(table))
 
     def finish(self, chunks: int, job: Job) -> tuple[int, Notes]:
-        """Make the output of the parts, and remove them. The number of rows, and what is to be said of them."""
+        """Join the parts into the output, and remove them; return its number of rows, and notes on them."""
         temporary = self.folder / "output.parquet"
         with _writing(self.output):
             with temporary.open("wb") as stream:
@@ -166,7 +178,7 @@ def _job(content: bytes) -> Job:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """What the system refuses while something is written there, on one line."""
+    """Turn errors of the system, while something is written, into one line."""
     try:
         yield
     except OSError as error:
@@ -174,7 +186,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def packed(table: pa.Table) -> Any:
-    """A table as an Arrow file: one batch, as a slice of a table would be written with all of it."""
+    """A table as the content of an Arrow file: one batch, since a slice would bring the whole table along."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -196,7 +208,7 @@ def _whole(file: Path) -> bool:
 
 
 def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, Notes]:
-    """All tables as one Parquet file, in row groups of a size that only they decide."""
+    """Write all tables as one Parquet file; its row groups depend on the tables alone."""
     waiting: list[pa.Table] = []
     writer: Any = None
     count, notes = 0, Notes()
@@ -228,7 +240,9 @@ def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, 
 
 
 def _sync(folder: Path) -> None:
-    """The names in a folder, on the disk."""
+    """Bring the names in a folder to the disk; Windows, where a folder cannot be opened, does so by itself."""
+    if _WINDOWS:
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

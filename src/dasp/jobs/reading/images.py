@@ -64,7 +64,8 @@ def _pixels(file: Path) -> NDArray[np.float32]:
         with Image.open(file) as image:
             if image.mode not in (*_GREY, *_COLOUR):
                 raise BadInput(f"{file}: images of mode {image.mode} are not read; save them as a NumPy array")
-            pixels = np.asarray(image.convert("L" if image.mode in _GREY else "RGB"), dtype=np.float32) / np.float32(255)
+            converted = image.convert("L" if image.mode in _GREY else "RGB")
+            pixels = np.asarray(converted, dtype=np.float32) / np.float32(255)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadInput(f"{file}: not an image that can be read ({line_of(error)})") from error
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)

@@ -1,0 +1,115 @@
+"""One list of options: the command line, the job's identity and the Explainer's options follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, replace
+from inspect import signature
+from pathlib import Path
+
+import pytest
+import torch
+import typer.main
+from explain_files import dasp
+from torch import nn
+
+from dasp import Explainer
+from dasp.cli import app
+from dasp.jobs.identity import check_free, describe
+from dasp.jobs.options import OPTIONS, Options, name_of
+
+# A value other than the default for every option; files are written by the fixture.
+OTHER = {
+    "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "data": Path("other.csv"),
+    "columns": "a,b", "drop": "c", "id": "n", "on_bad_row": "skip", "baseline": "0.5", "background": Path("b.npy"),
+    "groups": Path("g.json"), "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "error_bars": True, "seed": 1,
+    "output": Path("other.parquet"), "overwrite": True, "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
+    "engine": "ray", "workers": 2, "ray_address": "auto",
+}  # fmt: skip
+
+
+@pytest.fixture
+def options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows.csv", "other.csv", "w.pt", "b.npy", "g.json"):
+        (tmp_path / name).write_text(name)
+    return Options(model="small:build", data=Path("rows.csv"), output=Path("out.parquet"))
+
+
+def job_of(options):
+    model = nn.Linear(2, 1)
+    nn.init.ones_(model.weight)
+    nn.init.ones_(model.bias)
+    return describe(options, model, torch.zeros(2, 1), [options.data], [])
+
+
+def changed(options, name):
+    needed = {"engine": "ray"} if OPTIONS[name].ray else {}
+    return replace(options, **needed, **{name: OTHER[name]})
+
+
+def test_every_option_is_said_once():
+    assert list(OPTIONS) == [field.name for field in fields(Options)]
+    assert set(OTHER) == set(OPTIONS)
+    assert len({option.help for option in OPTIONS.values()}) == len(OPTIONS)
+    for option in OPTIONS.values():
+        assert option.help[0].isupper()
+        assert option.help.endswith((".", "…"))
+
+
+def test_the_command_line_has_the_same_options():
+    (command,) = [info for info in app.registered_commands if info.callback.__name__ == "explain"]
+    found = {param.name: param for param in typer.main.get_command_from_info(
+        command, pretty_exceptions_short=True, rich_markup_mode="rich").params}  # fmt: skip
+    assert [name for name in found if name != "help"] == list(OPTIONS)
+    for field in fields(Options):
+        param = found[field.name]
+        if field.default is MISSING:
+            assert param.required
+        else:
+            assert param.default == field.default
+        if not OPTIONS[field.name].positional:
+            assert name_of(field.name) in param.opts
+            assert not param.secondary_opts  # no --no-trust
+
+
+def test_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    result = dasp("explain", "--help")
+    assert result.code == 0
+    shown = " ".join(result.out.replace("│", " ").split())
+    for name, option in OPTIONS.items():
+        assert name_of(name) in shown
+        assert f"─ {option.panel} ─" in shown
+        assert option.help in shown
+
+
+def test_what_is_given_to_an_explainer(options):
+    accepted = signature(Explainer).parameters
+    given = options.of_explainer()
+    assert {"method", "seed", "device"} < set(given) <= set(accepted)
+    for name, value in given.items():
+        assert value == accepted[name].default, name
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_options_and_identity(options, name):
+    assert (job_of(changed(options, name)) != job_of(options)) == OPTIONS[name].identity
+
+
+@pytest.mark.parametrize("name", ["weights", "background", "groups"])
+def test_files_count_by_their_content(options, name):
+    given = changed(options, name)
+    before = job_of(given)
+    copy = Path("copy.bin")
+    copy.write_text(OTHER[name].read_text())
+    assert job_of(replace(given, **{name: copy})) == before
+    copy.write_text("another")
+    now = job_of(replace(given, **{name: copy}))
+    with pytest.raises(ValueError, match=f"{name_of(name)} is another one now"):
+        check_free(before, None, now, options.output, Path("parts"))
+
+
+def test_words_and_numbers_are_no_files(options, tmp_path):
+    for word in ("zero", "mean", "0.5"):
+        (tmp_path / word).mkdir()
+        assert job_of(replace(options, baseline=word))["--baseline"] == word
