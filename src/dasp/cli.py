@@ -91,9 +91,9 @@ def _takes_options(command: Callable[..., None]) -> Callable[..., None]:
 @app.command()
 @_takes_options
 def explain(**given: Any) -> None:
-    """Explain every row of DATA, a file, by the Shapley values of MODEL's inputs.
+    """Explain every row of DATA: write the Shapley values of MODEL's inputs to a Parquet file.
 
-    If the command is interrupted, repeat it: it goes on where it was, and the result is the same to the byte.
+    If it is interrupted, run the same command again: it goes on where it stopped, and writes the same bytes.
     """
     with _needs("cli"):
         from dasp.jobs.run import explain as run  # noqa: PLC0415
@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     if code == _INTERRUPTED:  # Typer may have caught it
-        _stop("dasp: interrupted; the same command goes on where it was", _INTERRUPTED)
+        _stop("dasp: interrupted; run the same command again to go on where it stopped", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

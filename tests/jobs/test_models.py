@@ -229,7 +229,7 @@ def test_programs_with_hidden_parts(tmp_path, name, first):
 def test_an_old_keras_is_not_safe(keras, tmp_path, monkeypatch):
     (tmp_path / "model.keras").touch()
     monkeypatch.setattr(keras, "__version__", "3.10.0")
-    with pytest.raises(BadInput, match=r"Keras 3.10.0 can run code of a file; 3.11.3 is needed"):
+    with pytest.raises(BadInput, match=r"Keras 3.10.0 can run code from a file; 3.11.3 is needed"):
         load_model(tmp_path / "model.keras")
 
 
@@ -280,7 +280,7 @@ def test_factories_and_weights_that_cannot_be_used(factory):
     for source, message in (
         ("nowhere_to_be_found:build", "No module named 'nowhere_to_be_found'"),
         ("factory_of_mine:absent", "no attribute 'absent'"),
-        ("factory_of_mine:number", "gives a int, not a torch.nn.Module"),
+        ("factory_of_mine:number", "builds an object of type int, not a torch.nn.Module"),
         ("factory_of_mine:broken", "no weights here"),
     ):
         with pytest.raises(BadInput, match=message) as error:
@@ -289,9 +289,9 @@ def test_factories_and_weights_that_cannot_be_used(factory):
     for weights, message in (
         ("absent.pt", "no such file"),
         ("wrong.pt", "does not fit factory_of_mine:build.*0.bias"),
-        ("bomb.pt", "more in it than tensors"),
-        ("list.pt", "no state dict"),
-        ("checkpoint.pt", "no state dict"),
+        ("bomb.pt", "more than tensors"),
+        ("list.pt", "not a state dict"),
+        ("checkpoint.pt", "not a state dict"),
         ("broken.safetensors", "cannot be read"),
         ("broken.pt", "cannot be read"),
     ):
@@ -325,13 +325,13 @@ def test_files_that_are_no_models(tmp_path):
     torch.save(torch.ones(3), tmp_path / "tensor.pt")
     for name, data, message in (
         ("absent.pt2", None, "no such file"),
-        ("cut.pt2", content[: len(content) // 2], "broken"),
-        ("empty.pt2", b"", "broken"),
+        ("cut.pt2", content[: len(content) // 2], "or damaged"),
+        ("empty.pt2", b"", "or damaged"),
         ("model.onnx", b"abc", "a model is a"),
         ("cut.pt", b"abc", "cannot be read"),
         ("state.pt", None, "is a state dict: give it as weights"),
         ("tensor.pt", None, "Tensor cannot be explained"),
-        ("cut.keras", b"abc", "no Keras model, or broken"),
+        ("cut.keras", b"abc", "not a Keras model, or damaged"),
         ("old.h5", b"abc", "old format"),
     ):
         path = tmp_path / name
@@ -344,7 +344,7 @@ def test_files_that_are_no_models(tmp_path):
         load_model(tmp_path / "cut.pt", trust=True)
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as other:
         other.writestr("a.txt", "abc")
-    with pytest.raises(BadInput, match="no program"):
+    with pytest.raises(BadInput, match="not a program"):
         load_model(tmp_path / "other.pt2")
     with pytest.raises(BadInput, match="has its own"):
         load_model(MLPRegressor(), weights=tmp_path / "state.pt")
@@ -399,7 +399,7 @@ def test_keras_models_that_cannot_be_used(keras, tmp_path):
     np.testing.assert_allclose(outputs(module, rows), model.predict(rows, verbose=0), atol=1e-6)
     content = (tmp_path / "model.keras").read_bytes()
     (tmp_path / "cut.keras").write_bytes(content[: len(content) // 2])
-    with pytest.raises(BadInput, match="no Keras model, or broken"):
+    with pytest.raises(BadInput, match="not a Keras model, or damaged"):
         load_model(tmp_path / "cut.keras", trust=True)
     with pytest.raises(BadInput, match="not built"):
         load_model(keras.Sequential([keras.layers.Dense(2)]))

@@ -105,7 +105,7 @@ def test_files_count_by_their_content(options, name):
     assert job_of(replace(given, **{name: copy})) == before
     copy.write_text("another")
     now = job_of(replace(given, **{name: copy}))
-    with pytest.raises(ValueError, match=f"{name_of(name)} is another one now"):
+    with pytest.raises(ValueError, match=f"{name_of(name)} has changed"):
         check_free(before, None, now, options.output, Path("parts"))
 
 

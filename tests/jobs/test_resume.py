@@ -50,7 +50,10 @@ def test_resumes_where_it_was(here, monkeypatch):
     with monkeypatch.context() as patch:
         stopping(patch, after=3)
         result = dasp(*arguments, "out.parquet")
-    assert (result.code, result.err) == (130, "dasp: interrupted; the same command goes on where it was\n")
+    assert (result.code, result.err) == (
+        130,
+        "dasp: interrupted; run the same command again to go on where it stopped\n",
+    )
     assert not (here / "out.parquet").exists()
     (here / "out.parquet.parts" / "000001.arrow").write_bytes(b"torn")  # done again
     (here / "out.parquet.parts" / "000005.arrow.writing").write_bytes(b"torn")
@@ -85,7 +88,7 @@ def test_nothing_of_another_job_is_lost(here, monkeypatch):
     assert "out.parquet: --target was not given, and is 1 now" in dasp(*second).err
     assert (here / "out.parquet").read_bytes() == before
     (here / "out.parquet").write_text("of somebody else")
-    assert "is no result of dasp explain; --overwrite replaces it" in dasp(*second).err
+    assert "was not written by dasp explain; --overwrite replaces it" in dasp(*second).err
     assert "resumed: 24 of 50 rows" in dasp(*second, "--overwrite").out
 
 
@@ -96,7 +99,7 @@ def test_a_damaged_job(here, monkeypatch):
         dasp(*arguments)
     for content in ("torn", "[]"):
         (here / "out.parquet.parts" / "job.json").write_text(content)
-        assert "out.parquet.parts: its job.json is damaged; --overwrite begins anew" in dasp(*arguments).err
+        assert "out.parquet.parts: its job.json is damaged; --overwrite starts over" in dasp(*arguments).err
     assert dasp(*arguments, "--overwrite").code == 0
 
 
@@ -108,7 +111,7 @@ def test_a_folder_of_the_user_is_left_alone(here, model):
         (folder / name).write_text("precious")
     result = dasp("explain", model, "rows.csv", "-o", "out.parquet", "--overwrite")
     assert (result.code, result.err.count("\n")) == (2, 1)
-    assert "out.parquet.parts: is needed for parts, but has a " in result.err
+    assert "out.parquet.parts: the job needs this folder, but it has " in result.err
     assert {file.name: file.read_text() for file in folder.iterdir()} == dict.fromkeys(
         ["precious.txt", "job.json", "data.arrow"], "precious"
     )
@@ -192,10 +195,10 @@ def test_changed_options_do_not_mix(here, monkeypatch, finished):
         assert "--overwrite to replace it" in result.err
     whole = (here / "rows.csv").read_text()
     (here / "rows.csv").write_text(whole.replace("a,b", "e,b"))
-    assert "DATA is another one now" in dasp(*arguments).err
+    assert "DATA has changed" in dasp(*arguments).err
     (here / "rows.csv").write_text(whole)
     (here / "small.py").write_text(FACTORY + "# changed\n")
-    assert "MODEL is another one now" in dasp(*arguments).err
+    assert "MODEL has changed" in dasp(*arguments).err
     assert dasp(*arguments, "--overwrite").code == 0
 
 
@@ -235,7 +238,7 @@ def test_code_in_other_modules_does_not_mix(here, monkeypatch, file):
     write(**{file: changes[file]})
     result = dasp(*arguments)
     assert result.code == 2
-    assert {"network": "MODEL is another one", "activations": "the model's outputs are others"}[file] in result.err
+    assert {"network": "MODEL has changed", "activations": "the model's outputs have changed"}[file] in result.err
     write()
     assert "resumed: 24 of 50 rows" in dasp(*arguments).out
 
@@ -246,7 +249,7 @@ def test_images_by_their_names(here):
     arguments = ["explain", "small:pictures", "images", "--method", "gradient", "-o", "out.parquet"]
     assert dasp(*arguments).code == 0
     (here / "images" / "a.png").rename(here / "images" / "b.png")
-    assert "DATA is another one now" in dasp(*arguments).err
+    assert "DATA has changed" in dasp(*arguments).err
 
 
 def test_images_that_absent_inputs_are_taken_from(here):
@@ -260,7 +263,7 @@ def test_images_that_absent_inputs_are_taken_from(here):
     Image.new("L", (4, 4), color=150).save(here / "others" / "a.png")
     for option in ("--background", "--baseline"):
         arguments = ["explain", "small:pictures", "images", option, "others", "--method", "gradient", "-o"]
-        assert f"{option} is another one now" in dasp(*arguments, f"{option[2:]}.parquet").err
+        assert f"{option} has changed" in dasp(*arguments, f"{option[2:]}.parquet").err
 
 
 def test_models_that_differ_every_time_do_not_mix(here, monkeypatch):
@@ -270,7 +273,7 @@ def test_models_that_differ_every_time_do_not_mix(here, monkeypatch):
         stopping(patch, after=3)
         dasp(*arguments)
     torch.manual_seed(2)
-    assert "the model's parameters are others now" in dasp(*arguments).err
+    assert "the model's parameters have changed" in dasp(*arguments).err
 
 
 def test_random_methods_resume_alike(here, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a program saved by `torch.export.save` may hold, so that reading it runs no code of others.
+"""A check of programs saved by `torch.export.save`, so that reading one cannot run code.
 
 Such a file is an archive of tensors and of a graph as JSON, but torch also unpickles parts that say so (and sample
 inputs that are no plain tensors), loads compiled libraries, evaluates the expressions of sizes, and writes the names of
@@ -36,29 +36,30 @@ _EXPRESSION = re.compile(r"(?:'[su]\d+'|[a-z]+=(?:True|False)\b|\b(?:[su]\d+|[A-
 
 
 def checked_program(path: Path) -> io.BytesIO:
-    """A copy of a file for `torch.export.load`; refused, if reading it could run code.
+    """Copy a file for `torch.export.load`; refuse it if reading it could run code.
 
     >>> checked_program(Path("absent.pt2"))
     Traceback (most recent call last):
         ...
-    dasp.errors.BadInput: absent.pt2 is no program saved by torch.export.save, or broken: No such file or directory
+    dasp.errors.BadInput: absent.pt2 is not a program of torch.export.save, or damaged: No such file or directory
     """
     copy = io.BytesIO()
     try:
         with ZipFile(path) as archive, ZipFile(copy, "w") as clean:
             names = archive.namelist()
-            danger = "two parts of one name" if len({name.casefold() for name in names}) < len(names) else None
+            danger = "two parts with one name" if len({name.casefold() for name in names}) < len(names) else None
             for name in names if danger is None else ():
                 content = archive.read(name)
                 danger = danger or next(_dangers(name, content), None)
                 clean.writestr(name, content)
     except (BadZipFile, OSError, ValueError, RuntimeError, RecursionError, zlib.error) as error:
-        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {line_of(error)}") from error
+        raise BadInput(f"{path} is not a program of torch.export.save, or damaged: {line_of(error)}") from error
     if not any(name.endswith("/archive_format") for name in names):
-        raise BadInput(f"{path} is no program saved by torch.export.save, but another archive")
+        raise BadInput(f"{path} is not a program of torch.export.save, but another kind of archive")
     if danger is not None:
         raise BadInput(
-            f"{path} has {danger}, which can run any code when it is read: trust it (--trust), or export it anew"
+            f"{path} has {danger}, which can run any code when it is read: give --trust if you know where it comes "
+            "from, or export it again"
         )
     copy.seek(0)
     return copy

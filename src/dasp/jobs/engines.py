@@ -1,4 +1,4 @@
-"""Where chunks are explained: in this process, or by workers on Ray; the same rows come out, to the bit."""
+"""Engines, which explain chunks in this process or by workers on Ray; the results are the same, to the bit."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _BLOCK = 2**20  # bytes, after which Ray passes chunks on
 
 @dataclass(frozen=True)
 class Explained:
-    """A chunk that is done."""
+    """The explained rows of a chunk."""
 
     number: int
     table: pa.Table
 
 
 def locally(worker: Worker, reader: Reader, done: frozenset[int]) -> Iterator[Explained]:
-    """One chunk after the other, by a worker in this process."""
+    """Explain one chunk after the other by a worker in this process."""
     for chunk in reader.chunks(done):
         yield Explained(chunk.number, _explained(worker, chunk))
 
@@ -44,7 +44,7 @@ def locally(worker: Worker, reader: Reader, done: frozenset[int]) -> Iterator[Ex
 def on_ray(
     task: Task, reader: Reader, done: frozenset[int], address: str | None, workers: int | None
 ) -> Iterator[Explained]:
-    """By a pool of workers on Ray Data, each with a model of its own; chunks come in any order.
+    """Explain chunks by a pool of workers on Ray Data, each with a model of its own; they come in any order.
 
     One task reads the data and passes chunks on as workers take them. A worker that dies is replaced, and its chunk
     done again. The machines must see the files by the same paths, from the same folder.
@@ -82,7 +82,7 @@ def _explained(worker: Worker, chunk: Chunk) -> pa.Table:
 
 
 def _read(_: pa.Table, reader: Reader, done: frozenset[int], folder: Path) -> Iterator[pa.Table]:
-    """All chunks, each as one row of a Ray dataset."""
+    """Read all chunks, each as one row of a Ray dataset."""
     os.chdir(folder)
     try:
         for chunk in reader.chunks(done):
@@ -92,7 +92,7 @@ def _read(_: pa.Table, reader: Reader, done: frozenset[int], folder: Path) -> It
 
 
 class _Pooled:
-    """A worker of the pool. What goes wrong is sent back: Ray would print it in its own way, or try again."""
+    """A worker of the pool. It sends errors back as data: Ray would print them in its own way, or try again."""
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
@@ -124,7 +124,7 @@ def _received(row: dict[str, Any]) -> Explained:
 
 @contextmanager
 def _cluster(address: str | None, threads: int) -> Iterator[None]:
-    """A connection to the Ray at an address; or a small one of our own, which ends with the job, whatever Ray runs."""
+    """Connect to the Ray at an address, or start a small one that ends with the job, even if another Ray runs here."""
     import ray  # noqa: PLC0415
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
@@ -147,8 +147,8 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
         largest = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
         if largest < threads:
             raise BadInput(
-                f"workers have {threads} threads in this job, but no machine of the Ray cluster has more than "
-                f"{largest:g} CPUs: give --threads"
+                f"each worker of this job has {threads} threads, but no machine of the Ray cluster has more than "
+                f"{largest:g} CPUs: give fewer --threads"
             )
         yield
     finally:
@@ -158,7 +158,7 @@ def _cluster(address: str | None, threads: int) -> Iterator[None]:
 
 @contextmanager
 def _mute() -> Iterator[None]:
-    """Without what Ray's own processes and C++ code write to stderr while it starts."""
+    """Hide what Ray's own processes and C++ code write to stderr while it starts."""
     sys.stderr.flush()
     kept = os.dup(2)
     with Path(os.devnull).open("wb") as nowhere:

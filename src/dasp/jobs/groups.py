@@ -1,4 +1,4 @@
-"""Who the players of a job are called, and what they are when absent: `--groups`, `--baseline`, `--background`."""
+"""The players of a job, and their values when they are absent: `--groups`, `--baseline`, `--background`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def groups(
 def absent(
     baseline: str, background: Path | None, names: tuple[str, ...] | None, shape: tuple[int, ...], dtype: str, mean: Any
 ) -> dict[str, Any]:
-    """`baselines` or `background` of an `Explainer`; `mean` is that of the data."""
+    """The `baselines` or the `background` for an `Explainer`; `mean` is the mean of the data."""
     columns = None if names is None else list(names)
     if background is not None:
         rows = read_all(background, columns, shape, dtype, "--background")
@@ -77,7 +77,7 @@ def absent(
 def _typed(values: Any, dtype: str) -> Any:
     cast = values.astype(dtype)
     if cast.dtype.kind != "f" and (cast != values).any():
-        raise BadInput("--baseline must be whole numbers, as the model takes these")
+        raise BadInput("--baseline must be whole numbers, as the model's inputs are")
     return cast
 
 
@@ -86,24 +86,27 @@ def _json(file: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
         found = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique)
     except OSError as error:
         raise BadInput(f"--groups: {file}: {error.strerror}") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise BadInput(f"--groups: {file} is not JSON ({error})") from error
+    except ValueError as error:  # a name twice, or bytes that are not UTF-8
+        raise BadInput(f"--groups: {file} cannot be used: {error}") from error
     lists = isinstance(found, dict) and all(isinstance(group, list) for group in found.values())
     if not found or not lists:
         raise BadInput(f'--groups: {file} must look like {{"name of a group": ["a column", "another"], …}}')
     members = [name for group in found.values() for name in group]
     for name in members:
         if name not in names:
-            raise BadInput(f"--groups: {file} has {name!r}, which is not an input")
+            raise BadInput(f"--groups: {file} lists {name!r}, which is not an input")
     for name in names:
         if members.count(name) != 1:
-            raise BadInput(f"--groups: {file} has {name!r} {'not at all' if name not in members else 'twice'}")
+            where = "in no group" if name not in members else "listed twice"
+            raise BadInput(f"--groups: {file}: input {name!r} is {where}; each input belongs to one group")
     return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("two groups have the same name")
     return dict(pairs)
 
 
@@ -117,7 +120,7 @@ def _numbers(file: Path, shape: tuple[int, ...]) -> Any:
     except BadInput as error:
         raise BadInput(f"--groups: {error}") from error
     if mask.dtype.kind not in "iu":
-        raise BadInput(f"--groups: {file} has dtype {mask.dtype}; player numbers are integers")
+        raise BadInput(f"--groups: {file} has dtype {mask.dtype}; player numbers must be integers")
     try:
         mask = np.broadcast_to(mask, shape).astype(np.int64)
     except ValueError as error:

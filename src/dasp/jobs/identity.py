@@ -47,14 +47,14 @@ def describe(options: Options, model: nn.Module, outputs: Tensor, files: list[Pa
 
 
 def check_free(begun: Job | None, finished: Job | None, now: Job, output: Path, parts: Path) -> None:
-    """Refuse to replace what was begun or finished as something else."""
+    """Refuse to mix with, or to replace, the parts or the output of another job."""
     if begun is not None:
         if not begun:
-            raise BadInput(f"{parts}: its job.json is damaged; --overwrite begins anew")
+            raise BadInput(f"{parts}: its job.json is damaged; --overwrite starts over")
         _check_same(begun, now, parts)
     if finished is not None:
         if not finished:
-            raise BadInput(f"{output}: exists, and is no result of dasp explain; --overwrite replaces it")
+            raise BadInput(f"{output}: exists, but was not written by dasp explain; --overwrite replaces it")
         _check_same(finished, now, output)
 
 
@@ -65,9 +65,9 @@ def _check_same(found: Job, now: Job, where: Path) -> None:
         both = found.get(name), now.get(name)
         how = f"was {_said(both[0])}, and is {_said(both[1])} now"
         if name in (_PARAMETERS, _OUTPUTS):
-            how = "are others now"
+            how = "have changed"
         elif any(map(_is_checksum, both)):
-            how = "is another one now"
+            how = "has changed"
         more = f" ({', '.join(changed[1:])} changed as well)" if changed[1:] else ""
         raise BadInput(
             f"{where}: {name} {how}{more}; repeat the command as it was, name another --output, "

@@ -1,4 +1,4 @@
-"""Models people have, from files and factories, as `torch.nn.Module`s ready to be explained.
+"""Models from files and factories, as `torch.nn.Module`s that are ready to be explained.
 
     load_model("model.pt2")                                           a program saved by torch.export.save
     load_model("package.module:build", weights="model.safetensors")   a function that builds it, and a state dict
@@ -36,7 +36,7 @@ _SAFE_KERAS = (3, 11, 3)  # before it, files could run code in its safe mode
 
 
 def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = False) -> nn.Module:
-    """The model as a module in evaluation mode.
+    """Read or build a model, as a module in evaluation mode.
 
     Args:
         source: a model (a module, an `ExportedProgram`, a scikit-learn MLP, a Keras model), the path of a file, or
@@ -74,7 +74,7 @@ def _read(source: str | Path, trust: bool) -> Any:
 
 
 def _built(source: str) -> nn.Module:
-    """What a factory builds."""
+    """The module that a factory builds."""
     name, function = source.split(":")
     here = os.getcwd()  # noqa: PTH109 (as it is in sys.path)
     sys.path.insert(0, here)
@@ -88,7 +88,7 @@ def _built(source: str) -> nn.Module:
     finally:
         sys.path.remove(here)
     if not isinstance(model, nn.Module):
-        raise BadInput(f"{source} gives a {type(model).__name__}, not a torch.nn.Module")
+        raise BadInput(f"{source} builds an object of type {type(model).__name__}, not a torch.nn.Module")
     return model
 
 
@@ -97,7 +97,7 @@ def _program(path: Path, trust: bool) -> Any:
     try:
         program = torch.export.load(file)
     except Exception as error:
-        raise BadInput(f"{path} is no program saved by torch.export.save, or broken: {line_of(error)}") from error
+        raise BadInput(f"{path} is not a program of torch.export.save, or damaged: {line_of(error)}") from error
     try:
         check_dynamic_batch(program)
     except ValueError as error:
@@ -106,7 +106,7 @@ def _program(path: Path, trust: bool) -> Any:
 
 
 def _torch_file(path: Path, trust: bool) -> Any:
-    """A whole module, pickled; what else `torch.save` writes is no model."""
+    """A module that was pickled as a whole; anything else in a file of `torch.save` is not a model."""
     try:
         content = torch.load(path, weights_only=not trust, map_location="cpu")
     except Exception as error:
@@ -114,7 +114,7 @@ def _torch_file(path: Path, trust: bool) -> Any:
             raise _untrusted(path, "a pickled module") from error
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
-        raise BadInput(f"{path} is a state dict: give it as weights, and as the model package.module:build")
+        raise BadInput(f"{path} is a state dict: give it as weights, and a factory package.module:build as the model")
     return content
 
 
@@ -139,7 +139,7 @@ def _keras_file(path: Path, trust: bool) -> Any:
         raise BadInput(f"{path}: keras is needed to read it, and torch as its backend: {line_of(error)}") from error
     if not trust and tuple(int(part) for part in re.findall(r"\d+", keras.__version__)[:3]) < _SAFE_KERAS:
         needed = ".".join(map(str, _SAFE_KERAS))
-        raise BadInput(f"{path}: Keras {keras.__version__} can run code of a file; {needed} is needed, or --trust")
+        raise BadInput(f"{path}: Keras {keras.__version__} can run code from a file; {needed} is needed, or --trust")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Keras's own, about numpy
@@ -147,7 +147,7 @@ def _keras_file(path: Path, trust: bool) -> Any:
     except Exception as error:
         if "safe_mode" in str(error):
             raise _untrusted(path, "a Keras model with a lambda or code of its own") from error
-        raise BadInput(f"{path} is no Keras model, or broken: {line_of(error)}") from error
+        raise BadInput(f"{path} is not a Keras model, or damaged: {line_of(error)}") from error
 
 
 _READERS: dict[str, Callable[[Path, bool], Any]] = {
@@ -160,8 +160,8 @@ _READERS: dict[str, Callable[[Path, bool], Any]] = {
 
 def _untrusted(path: Path, what: str) -> BadInput:
     return BadInput(
-        f"{path} is {what}, which can run any code when it is read: trust it (--trust) if you know where it comes "
-        "from, or save the model with torch.export.save"
+        f"{path} is {what}, which can run any code when it is read: give --trust if you know where it "
+        "comes from, or save the model with torch.export.save"
     )
 
 
@@ -171,11 +171,11 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     try:
         state = _safetensors(path) if path.suffix.lower() == ".safetensors" else _tensors(path)
     except pickle.UnpicklingError as error:
-        raise BadInput(f"{path} has more in it than tensors: save model.state_dict() alone") from error
+        raise BadInput(f"{path} holds more than tensors: save model.state_dict() alone") from error
     except Exception as error:
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise BadInput(f"{path} is no state dict of tensors by name: save model.state_dict()")
+        raise BadInput(f"{path} is not a state dict (tensors by name): save model.state_dict()")
     try:
         model.load_state_dict(state)
     except Exception as error:

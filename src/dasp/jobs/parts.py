@@ -1,4 +1,4 @@
-"""The parts of an output on disk, so that a job that is killed at any moment goes on where it was.
+"""The parts of an output on disk, so that a job that is killed at any moment goes on where it stopped.
 
     OUT.parquet.parts/
         job.json          what is computed: checksums of model and data, all options that change the result
@@ -47,7 +47,7 @@ class Parts:
     def __enter__(self) -> Self:
         with _writing(self.folder):
             if self.output.exists() and not self.output.is_file():
-                raise BadInput(f"{self.output}: is not a file that could be replaced")
+                raise BadInput(f"{self.output}: is not a file, and cannot be replaced")
             while self._lock is None:
                 self.folder.mkdir(exist_ok=True)
                 self._check_ours()
@@ -87,7 +87,9 @@ class Parts:
         with suppress(FileNotFoundError):  # removed by the process that had it
             for file in self.folder.iterdir():
                 if not _OURS.fullmatch(file.name):
-                    raise BadInput(f"{self.folder}: is needed for parts, but has a {file.name}; name another --output")
+                    raise BadInput(
+                        f"{self.folder}: the job needs this folder, but it has a {file.name}; name another --output"
+                    )
 
     def _locked(self) -> BinaryIO | None:
         """The lock; None if the process that had it has removed the file: a lock on that would keep nobody out."""
@@ -140,7 +142,7 @@ class Parts:
                 stream.flush()
                 os.fsync(stream.fileno())
             if not count:
-                raise BadInput(f"{self.output}: no row is left, as the model's output is not finite for any of them")
+                raise BadInput(f"{self.output}: no row is left: the model's output is not finite for any of them")
             temporary.replace(self.output)
             _sync(self.output.parent)
         self.remove()

@@ -26,7 +26,7 @@ def load(file: Path, *, mapped: bool = False) -> NDArray[Any]:
         raise _broken(file, error) from error
     if not isinstance(array, np.ndarray):
         array.close()
-        raise BadInput(f"{file}: is an archive of arrays; they are called .npz")
+        raise BadInput(f"{file}: is an archive of arrays; its name should end in .npz")
     return array
 
 
@@ -96,7 +96,7 @@ class NPZ(NPY):
                 except Exception as error:
                     raise _broken(self.file, error) from error
                 if len(content) < rows * row:
-                    raise BadInput(f"{self.file}: ends in row {number * size + len(content) // max(row, 1)}")
+                    raise BadInput(f"{self.file}: is truncated in row {number * size + len(content) // max(row, 1)}")
                 if number not in skip:
                     yield RawChunk(number, np.frombuffer(content, dtype).reshape(rows, *shape[1:]).copy())
 
@@ -141,5 +141,5 @@ def open_array(file: Path) -> NPY:
     if array.dtype.kind not in "fiub":
         raise BadInput(f"{file}: has dtype {array.dtype}; numbers are needed")
     if array.ndim < 2:
-        raise BadInput(f"{file}: has shape {array.shape}; rows along dimension 0 and features behind it are needed")
+        raise BadInput(f"{file}: has shape {array.shape}; rows along dimension 0 and inputs along others are needed")
     return source

@@ -68,7 +68,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over the data tells."""
+    """What is known of the data after one pass over it."""
 
     rows: int
     bad: list[int]  # row numbers
@@ -93,7 +93,7 @@ def open_data(
         return open_table(path, columns, drop or [], id_, target)
     for option, value in {"--columns": columns, "--drop": drop, "--id": id_, "--target": target}.items():
         if value is not None and (path.is_dir() or suffix in ARRAYS):
-            raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have")
+            raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
     if path.is_dir():
         return open_images(path)
     if suffix in ARRAYS:
@@ -147,9 +147,11 @@ def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtyp
     chunks = [raw.values for raw in source.chunks(_SURVEYED)]
     if not sum(map(len, chunks)):
         raise BadInput(f"{option}: {path} has no rows")
-    values, good = _cast(np.concatenate(chunks), dtype)
+    rows = np.concatenate(chunks)
+    values, good = _cast(rows, dtype)
     if not good.all():
-        raise BadInput(f"{option}: {path} has a missing or infinite entry in row {int(np.argmin(good))}")
+        bad = int(np.argmin(good))
+        raise BadInput(f"{option}: {path}: {_what(source, rows[bad], dtype)} in row {bad} (the first row is 0)")
     return values
 
 
@@ -173,7 +175,7 @@ def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     value = row[where]
     if np.isnan(value):
         return f"{place} is missing or NaN"
-    return f"{place} is {value}, which is not finite in {dtype}" if cast.dtype.kind == "f" else f"{place} is {value}"
+    return f"{place} is {value}, which is not {'finite' if cast.dtype.kind == 'f' else 'a whole number'} in {dtype}"
 
 
 def _check_targets(path: Path, targets: NDArray[np.float64], start: int) -> None:

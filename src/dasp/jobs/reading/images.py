@@ -54,7 +54,7 @@ def open_images(folder: Path) -> Images:
     found = (file for file in folder.rglob("*") if file.suffix.lower() in IMAGES)
     files = sorted(file for file in found if not any(part[0] == "." for part in file.relative_to(folder).parts))
     if not files:
-        raise BadInput(f"{folder}: no images there ({', '.join(IMAGES)})")
+        raise BadInput(f"{folder}: has no images ({', '.join(IMAGES)})")
     return Images(folder, files, _pixels(files[0]).shape)
 
 
@@ -67,5 +67,5 @@ def _pixels(file: Path) -> NDArray[np.float32]:
             converted = image.convert("L" if image.mode in _GREY else "RGB")
             pixels = np.asarray(converted, dtype=np.float32) / np.float32(255)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadInput(f"{file}: not an image that can be read ({line_of(error)})") from error
+        raise BadInput(f"{file}: is not an image that can be read ({line_of(error)})") from error
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)

@@ -66,7 +66,7 @@ class Table:
 
 
 class CSV(Table):
-    """Comma, semicolon or tab separated, with a line of names."""
+    """A text file with commas, semicolons or tabs between entries; the first line has the names."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         head = _head(self.file)
@@ -84,7 +84,7 @@ class CSV(Table):
 
 
 class Parquet(Table):
-    """Columns of numbers; nulls are missing values."""
+    """A Parquet file, whose nulls are missing values."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -108,11 +108,11 @@ def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str 
     if len(set(names)) < len(names):
         raise BadInput(f"--columns names {_twice(names)!r} twice")
     if target in names:
-        raise BadInput(f"column {target!r} is the target, it cannot be an input as well: leave it out of --columns")
+        raise BadInput(f"column {target!r} is the target and cannot be an input as well: leave it out of --columns")
     for name in [*names, *filter(None, [target])]:
         if types[name] is not None and not _numeric(types[name]):
             raise BadInput(
-                f"{file}: column {name!r} is of type {types[name]}, not numbers; choose the inputs with --columns"
+                f"{file}: column {name!r} is of type {types[name]}, not of numbers; choose the inputs with --columns"
             )
     if not names:
         raise BadInput(f"{file}: no column is left as an input")
@@ -120,7 +120,7 @@ def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str 
 
 
 class _Head(NamedTuple):
-    """What the first two lines of a CSV file tell."""
+    """What is known from the first two lines of a CSV file."""
 
     names: list[str]
     separator: str
@@ -192,10 +192,10 @@ def _some(names: list[str]) -> str:
 
 
 def _told(file: Path, error: Exception, names: list[str] | None = None) -> BadInput:
-    """What pyarrow says, with the name of the column instead of its number, and rows from 0."""
+    """The error that pyarrow reports, with the column's name instead of its number, and rows counted from 0."""
     text = re.sub(r"In CSV column #(\d+):", lambda found: f"column {(names or [])[int(found[1])]!r}:", line_of(error))
     text = re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - 2} (the first row is 0)", text)
-    text = re.sub(r"CSV conversion error to (double|bool): invalid value", "no number:", text)
+    text = re.sub(r"CSV conversion error to (double|bool): invalid value", "not a number:", text)
     return BadInput(f"{file}: {text}")
 
 
