@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a job, found before the first row is explained."""
+"""The plan of a job: model and data are read and tried, so that errors come before the first row is explained."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """A model, rows, and how they are explained."""
+    """A model, its rows, and how they are to be explained."""
 
     survey: Survey
     reader: Reader
@@ -43,7 +43,7 @@ class Plan:
 
 
 def plan(options: Options, threads: int | None, say: Say) -> Plan:
-    """Read model and data, and try to explain two rows. `threads` are those of a job that was begun."""
+    """Read model and data, and explain two rows as a trial. `threads`: those of a job that was begun before."""
     model = load_model(options.model, weights=options.weights, trust=options.trust)
     dtype = _dtype(model, options)
     target = _target(options.target)
@@ -70,12 +70,12 @@ def plan(options: Options, threads: int | None, say: Say) -> Plan:
 
 
 def _dtype(model: nn.Module, options: Options) -> str:
-    """Of the rows that the model takes, by NumPy's name."""
+    """The dtype of the rows that the model takes, by NumPy's name."""
     if takes_integers(model):
         return "int64"
     dtype = str(input_dtype(model)).removeprefix("torch.")
     if dtype not in _DTYPES:
-        raise BadInput(f"{options.model}: is a model of {dtype}; models of {', '.join(_DTYPES)} are explained")
+        raise BadInput(f"{options.model}: computes in {dtype}; models in {', '.join(_DTYPES)} can be explained")
     return dtype
 
 
@@ -84,7 +84,7 @@ def _list(text: str | None) -> list[str] | None:
 
 
 def _target(text: str | None) -> int | str | None:
-    """An output, "predicted", the name of a column, or None if the user did not say."""
+    """The index of an output, "predicted", the name of a column, or None if --target was not given."""
     try:
         number = None if text is None else int(text)
     except ValueError:
@@ -104,7 +104,7 @@ def _description(data: Path, shape: tuple[int, ...], seen: Survey) -> str:
 
 
 def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
-    """How many outputs the model has."""
+    """The number of outputs that the model has."""
     x = torch.from_numpy(seen.example)
     if options.device is not None:
         model.to(options.device)
@@ -120,7 +120,7 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
 
 
 def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Survey, say: Say) -> int | str | None:
-    """The target that workers are given; None: from the rows, or the only output."""
+    """The target for the workers; None: each row has its own, or there is only one output."""
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
     if largest >= outputs:
         where = f"column {label!r} has {largest}" if label else f"--target is {largest}"
@@ -153,7 +153,7 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
 
 
 def _check_base(worker: Worker, x: Tensor) -> None:
-    """What the model gives for absent players is part of every value."""
+    """Refuse a model whose output is not finite where all inputs are absent: it is part of every value."""
     (name, rows), *_ = [*worker.task.absent.items(), ("baselines", np.zeros(x.shape[1:], x.numpy().dtype))]
     outputs = worker.outputs(torch.from_numpy(rows).reshape(-1, *x.shape[1:]))
     target = worker.task.target
@@ -174,7 +174,7 @@ def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch.export prints of a model that it cannot trace; the error says enough."""
+    """Hide what torch.export prints about a model that it cannot trace; the error says enough."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
