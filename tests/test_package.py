@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import io
 import re
 from pathlib import Path
 
 import pytest
+import torch
+import typer
+from matplotlib import pyplot as plt
 
 import dasp
 from dasp.cli import app
@@ -15,6 +20,10 @@ from dasp.former_names import FORMER
 from dasp.propagation.rules import RULES
 
 ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = ROOT / "docs" / "command-line.md"
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
 def test_everything_public_is_exported_and_documented():
@@ -37,24 +46,56 @@ def test_modules_are_found_by_their_former_names():
         importlib.import_module("dasp.explain.absent")
 
 
-def test_every_snippet_of_the_readme_runs():
-    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert snippets
-    scope: dict = {}
-    before = set(RULES)
-    for snippet in snippets:
-        exec(compile(snippet, "README.md", "exec"), scope)
-    for op in set(RULES) - before:  # the rule that the README registers
+@pages
+def test_every_snippet_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    """The snippets of a page run in order, in one scope. A text block directly below one is what it prints."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```\n(?:\n*^```text\n(.*?)^```$)?", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {"__name__": "__main__"}
+    rules = dict(RULES)
+    with torch.random.fork_rng(devices=[]):
+        for code, shown in blocks:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(code, page.name, "exec"), scope)
+            if shown:
+                assert [line.rstrip() for line in printed.getvalue().splitlines()] == shown.splitlines()
+    for op in set(RULES) - set(rules):  # rules that a page registers
         del RULES[op]
+    plt.close("all")
 
 
-def test_every_command_of_the_readme_exists():
-    commands = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    assert {"demo", "test"} <= set(commands)
+@pages
+def test_every_link_leads_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert all((page.parent / link).exists() for link in links), links
+
+
+def test_every_page_is_linked_from_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"(docs/{page.name})" in readme for page in PAGES[1:])
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_every_make_command_exists():
+    commands = {command for page in PAGES for command in re.findall(r"^make (\w+)", page.read_text(), re.MULTILINE)}
+    assert {"demo", "test"} <= commands
     makefile = (ROOT / "Makefile").read_text()
-    assert all(re.search(rf"^{command}:", makefile, flags=re.MULTILINE) for command in commands)
+    assert all(re.search(rf"^{command}:", makefile, re.MULTILINE) for command in commands)
 
 
-def test_every_dasp_command_of_the_readme_exists():
-    commands = set(re.findall(r"^dasp (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+def test_every_dasp_command_exists():
+    commands = {command for page in PAGES for command in re.findall(r"^dasp (\w+)", page.read_text(), re.MULTILINE)}
     assert commands == {command.callback.__name__ for command in app.registered_commands}
+
+
+def test_every_option_exists_and_is_explained():
+    commands = typer.main.get_command(app).commands.values()
+    options = {name for command in commands for option in command.params for name in option.opts if name[:2] == "--"}
+    explained = set(re.findall(r"`(--[a-z-]+)", COMMANDS.read_text()))
+    assert explained == options

@@ -251,7 +251,7 @@ def test_import_is_light():
 
 def test_the_commands_of_the_readme_run(here):
     """With files of those names."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     commands = [line.split() for line in re.findall(r"^dasp (explain .*)$", readme, flags=re.MULTILINE)]
     assert len(commands) == 3
     model = build()
