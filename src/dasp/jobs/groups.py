@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dasp.errors import BadInput
 from dasp.jobs.options import number_of
@@ -24,7 +25,7 @@ _HINTS = {
 
 def groups(
     file: Path | None, names: tuple[str, ...] | None, shape: tuple[int, ...]
-) -> tuple[Any, tuple[str, ...] | None]:
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
     """The player of every entry (None: each its own), and the players' names (None for images and other arrays).
 
     A JSON file has lists of columns by the name of their group; a NumPy file has player numbers in the shape of a row.
@@ -48,8 +49,13 @@ def groups(
 
 
 def absent(
-    baseline: str, background: Path | None, names: tuple[str, ...] | None, shape: tuple[int, ...], dtype: str, mean: Any
-) -> dict[str, Any]:
+    baseline: str,
+    background: Path | None,
+    names: tuple[str, ...] | None,
+    shape: tuple[int, ...],
+    dtype: str,
+    mean: NDArray[np.float64],
+) -> dict[str, NDArray[Any]]:
     """The `baselines` or the `background` for an `Explainer`; `mean` is the mean of the data."""
     columns = None if names is None else list(names)
     if background is not None:
@@ -74,7 +80,7 @@ def absent(
     return {"baselines": _typed(np.full(shape, number), dtype)}
 
 
-def _typed(values: Any, dtype: str) -> Any:
+def _typed(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
     cast = values.astype(dtype)
     if cast.dtype.kind != "f" and (cast != values).any():
         raise BadInput("--baseline must be whole numbers, as the model's inputs are")
@@ -114,17 +120,19 @@ def _group_of(found: dict[str, list[str]], name: str) -> int:
     return next(i for i, group in enumerate(found.values()) if name in group)
 
 
-def _numbers(file: Path, shape: tuple[int, ...]) -> Any:
+def _numbers(file: Path, shape: tuple[int, ...]) -> NDArray[np.int64]:
     try:
-        mask = load(file)
+        loaded = load(file)
     except BadInput as error:
         raise BadInput(f"--groups: {error}") from error
-    if mask.dtype.kind not in "iu":
-        raise BadInput(f"--groups: {file} has dtype {mask.dtype}; player numbers must be integers")
+    if loaded.dtype.kind not in "iu":
+        raise BadInput(f"--groups: {file} has dtype {loaded.dtype}; player numbers must be integers")
     try:
-        mask = np.broadcast_to(mask, shape).astype(np.int64)
+        mask = np.broadcast_to(loaded, shape).astype(np.int64)
     except ValueError as error:
-        raise BadInput(f"--groups: {file} has shape {mask.shape}, which does not fit rows of shape {shape}") from error
+        raise BadInput(
+            f"--groups: {file} has shape {loaded.shape}, which does not fit rows of shape {shape}"
+        ) from error
     used = set(np.unique(mask).tolist())
     missing = set(range(max(used) + 1)) - used
     if min(used) < 0 or missing:

@@ -56,7 +56,7 @@ class Options:
     data: Annotated[Path, Option(
         "Arguments", "Rows to explain: a .csv, .parquet, .npy or .npz file, or a folder of images.", positional=True)]
     columns: Annotated[str | None, Option(
-        "Data", "Columns that are inputs, in the model's order: a,b,c. If not given: all.")] = None
+        "Data", "Columns that are inputs, in the model's order: a,b,c. If not given: all others.")] = None
     drop: Annotated[str | None, Option("Data", "Columns that are not inputs: a,b,c.")] = None
     id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
     on_bad_row: Annotated[str, Option(
