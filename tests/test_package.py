@@ -46,25 +46,33 @@ def test_modules_are_found_by_their_former_names():
         importlib.import_module("dasp.explain.absent")
 
 
-@pages
-def test_every_snippet_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
-    """The snippets of a page run in order, in one scope. A text block directly below one is what it prints."""
-    blocks = re.findall(
-        r"^```python\n(.*?)^```\n(?:\n*^```text\n(.*?)^```$)?", page.read_text(), re.DOTALL | re.MULTILINE
-    )
+@pytest.fixture
+def left_as_it_was(tmp_path, monkeypatch):
+    """Snippets write files, register rules, draw random numbers and open figures."""
     monkeypatch.chdir(tmp_path)
-    scope: dict = {"__name__": "__main__"}
-    rules = dict(RULES)
+    rules = set(RULES)
     with torch.random.fork_rng(devices=[]):
-        for code, shown in blocks:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(code, page.name, "exec"), scope)
-            if shown:
-                assert [line.rstrip() for line in printed.getvalue().splitlines()] == shown.splitlines()
-    for op in set(RULES) - set(rules):  # rules that a page registers
+        yield
+    for op in set(RULES) - rules:
         del RULES[op]
     plt.close("all")
+
+
+@pages
+@pytest.mark.usefixtures("left_as_it_was")
+def test_every_snippet_runs_and_prints_what_the_page_shows(page):
+    """The snippets of a page run in order, in one scope. A text block directly below one is what it prints."""
+    text = page.read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == text.count("```python")
+    assert sum(bool(shown) for _, shown in blocks) == text.count("```text")
+    scope: dict = {"__name__": "__main__"}
+    for code, shown in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page.name, "exec"), scope)
+        if shown:
+            assert [line.rstrip() for line in printed.getvalue().splitlines()] == shown.splitlines()
 
 
 @pages
