@@ -84,16 +84,19 @@ def drawn(images: Tensor, columns: dict[str, Tensor], errors: list[Tensor]) -> F
     """The maps of `dasp.plots`, with their errors, and a scale in words."""
     figure = maps(images[:, 0], {name: v[:, 0] for name, v in columns.items()}, labels=[""] * len(images))
     *panels, bar = figure.axes
-    panels[0].set_title("handwritten digit", fontsize=SMALL)
-    for place, name in enumerate(columns):
-        panels[1 + place].set_title(name, fontsize=SMALL, fontweight="bold" if place < 2 else "normal")
+    panels[0].set_title("handwritten digit", fontsize=SMALL, pad=16)
+    for place, heading in enumerate(columns):
+        name, cost = heading.splitlines()
+        top = panels[1 + place]
+        top.set_title(name, fontsize=SMALL, fontweight="bold", pad=16)
+        top.text(0.5, 1.03, cost, transform=top.transAxes, ha="center", va="bottom", fontsize=SMALL, color="0.35")
         for row, error in enumerate(errors[place].tolist()):
-            below = panels[row * (1 + len(columns)) + 1 + place]
-            text = f"error {error:.0%}" if place else f"± {error:.0%}"
-            below.text(0.5, -0.03, text, transform=below.transAxes, ha="center", va="top", fontsize=SMALL)
+            panel = panels[row * (1 + len(columns)) + 1 + place]
+            text = f"error {100 * error:.0f} %" if place else f"standard error {100 * error:.0f} %"
+            panel.text(0.5, -0.03, text, transform=panel.transAxes, ha="center", va="top", fontsize=SMALL)
     bar.set_ylabel("")
     bar.set_yticks([-1, 0, 1], ["lowers\nthe score", "no\neffect", "raises\nthe score"], fontsize=SMALL)
-    figure.set_size_inches(8.6, 4.4)
+    figure.set_size_inches(8.2, 4.4)
     return figure
 
 
@@ -109,7 +112,7 @@ def main() -> None:
     for name, error in zip(columns, errors, strict=True):
         print(name.replace("\n", ", "), [f"{e:.3f}" for e in error.tolist()])
     PICTURE.parent.mkdir(exist_ok=True)
-    drawn(x[chosen], columns, errors).savefig(PICTURE, dpi=150)
+    drawn(x[chosen], columns, errors).savefig(PICTURE, dpi=150, bbox_inches="tight", pad_inches=0.1)
 
 
 if __name__ == "__main__":
