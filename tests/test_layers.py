@@ -62,7 +62,8 @@ def test_files_fit_on_a_few_screens():
 
 def test_no_function_has_more_than_eight_positional_parameters():
     for file in FILES:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                given = [x.arg for x in (*node.args.posonlyargs, *node.args.args) if x.arg not in ("self", "cls")]
-                assert len(given) <= 8 or (node.name == "explain" and file.name == "cli.py"), (file, node.name, given)
+        if "rules" not in file.stem and "rules" not in file.parts:  # rules have the signature of their op
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.FunctionDef):
+                    given = [x.arg for x in (*node.args.posonlyargs, *node.args.args) if x.arg != "self"]
+                    assert len(given) <= 8, (file, node.name, given)

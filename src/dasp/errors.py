@@ -1,8 +1,12 @@
-"""What goes wrong outside of the mathematics: input that cannot be used."""
+"""What goes wrong outside of the mathematics: input and models that cannot be used."""
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "UnsupportedOperation", "UntraceableModel", "line_of"]
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["BadInput", "Operation", "UnsupportedOperation", "UntraceableModel", "line_of"]
 
 _LONGEST = 300  # characters of another library's message
 
@@ -17,12 +21,63 @@ class BadInput(ValueError):
     """
 
 
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a model, and the user's line of code that calls for it."""
+
+    name: str
+    where: str = ""  # file, line and code, as far as they are known
+
+    def __str__(self) -> str:
+        """On one line."""
+        return f"{self.name}  in {self.where}" if self.where else self.name
+
+
 class UnsupportedOperation(NotImplementedError):
-    """The model uses operations that have no rule for random values; all of them are listed."""
+    """The model uses operations that have no rule; `operations` has all of them.
+
+    >>> print(UnsupportedOperation([Operation("aten.sort.default", "model.py, line 7: x.sort(1)")]))
+    1 operation(s) of the model have no rule for random values:
+      - aten.sort.default  in model.py, line 7: x.sort(1)
+    Register rules for them with dasp.rule, or use BayesianShapley, which only evaluates the model.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        values: str = "random values",
+        remedy: str = "Register rules for them with dasp.rule, or use",
+    ) -> None:
+        self.operations = tuple(operations)
+        self.head = f"{len(self.operations)} operation(s) of the model have no rule for {values}:"
+        lines = [self.head, *(f"  - {operation}" for operation in self.operations)]
+        super().__init__("\n".join([*lines, f"{remedy} BayesianShapley, which only evaluates the model."]))
+        self._made_of = (self.operations, values, remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
+
+    @property
+    def summary(self) -> str:
+        """What is the matter, on one line."""
+        return " ".join([self.head, *(f"- {operation}" for operation in self.operations)])
 
 
 class UntraceableModel(TypeError):
-    """The model cannot be written as one graph of operations."""
+    """The model cannot be written as one graph of operations: `reason` says why, `where` at which line of code."""
+
+    def __init__(self, reason: str, remedy: str, where: str = "") -> None:
+        self.reason, self.where = reason, where
+        super().__init__("\n".join([reason, *([f"  {where}"] if where else []), remedy]))
+        self._made_of = (reason, remedy, where)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
+
+    @property
+    def summary(self) -> str:
+        """What is the matter, on one line."""
+        return f"{self.reason} {self.where}".strip()
 
 
 def line_of(error: object) -> str:

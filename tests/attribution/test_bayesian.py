@@ -11,7 +11,7 @@ from test_posterior import enumerated
 from torch import nn
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, rmse
-from dasp.attribution import bayesian
+from dasp.attribution.bayesian import bayesian_shapley
 
 
 def network(players: int, outputs: int = 1, seed: int = 0) -> nn.Sequential:
@@ -386,5 +386,5 @@ def test_calls_do_not_depend_on_earlier_ones(prior):
 def test_many_rows_are_done_in_parts(monkeypatch):
     model, x = network(9), rows(7, 9)
     whole = BayesianShapley(model).attribute(x, max_evaluations=100)
-    monkeypatch.setattr(bayesian, "_NUMBERS_AT_ONCE", 2 * 49)
+    monkeypatch.setattr(bayesian_shapley, "_NUMBERS_AT_ONCE", 2 * 49)
     torch.testing.assert_close(BayesianShapley(model).attribute(x, max_evaluations=100), whole)

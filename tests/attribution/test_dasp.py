@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dasp import DASP, ExactShapley, rmse
-from dasp.games.arguments import games
+from dasp.games.arguments import Arguments, games
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
 
@@ -315,16 +315,17 @@ def test_trace_is_kept_for_the_same_signature():
     model, x = mlp(4, 6, 2), torch.randn(2, 4, dtype=torch.float64)
     method = DASP(model)
     method.attribute(x, target=0)
-    first = method._traced[1], method._lifted[1]
+    graphs = method._graphs
+    first = graphs._traced[1], graphs._lifted[1]
     method.attribute(x[:1], target=1)
-    assert (method._traced[1], method._lifted[1]) == first
+    assert (graphs._traced[1], graphs._lifted[1]) == first
     method.attribute(x, target=1, feature_mask=torch.tensor([0, 0, 1, 2]))
-    assert method._traced[1] is first[0]
-    assert method._lifted[1] is not first[1]
+    assert graphs._traced[1] is first[0]
+    assert graphs._lifted[1] is not first[1]
 
 
 def test_players_are_numbered_through_the_batch():
-    (game,) = games(torch.randn(2, 3), None, None, None)
+    (game,) = games(Arguments(torch.randn(2, 3)))
     (value,) = game.toggled()
     assert value.players.tolist() == [[1, 2, 3], [4, 5, 6]]
 

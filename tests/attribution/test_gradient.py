@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse, spearman
 from dasp.attribution.gradient.quadrature import fejer, gauss
-from dasp.games.arguments import games
-from dasp.games.background import clustered
+from dasp.games.arguments import Arguments, games
+from dasp.games.background import clustered, k_means
+from dasp.games.request import Request
 from dasp.propagation.coalitions import bernoulli, sketch
 
 few = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking would trace anew
@@ -177,14 +178,11 @@ def test_the_slope_is_the_derivative():
 
     def expectation(q):
         method = GradientDASP(model, rank="full")
-        (game,) = games(x, None, None, None)
-        lifted = method._lift(game)
+        (game,) = games(Arguments(x))
+        frontier = method.lift(game).frontier(*game.toggled())
         probabilities = torch.full((1, 4), q, dtype=torch.float64)
         signs = sketch(4, 4)[:, None].double()
-        values = [
-            bernoulli(c, probabilities, signs) if hasattr(c, "linear") else c for c in method._frontier(lifted, game)
-        ]
-        return lifted.random(*values).mean.item()
+        return frontier.map(lambda c: bernoulli(c, probabilities, signs)).propagated().mean.item()
 
     difference = (expectation(0.5 + step) - expectation(0.5 - step)) / (2 * step)
     assert total.item() == pytest.approx(difference, rel=1e-6)
@@ -271,12 +269,16 @@ def test_backgrounds_are_averages():
 
 def test_clusters_of_separated_points():
     rows = torch.cat([torch.zeros(6, 2), torch.ones(2, 2) * 10])
-    (centres,), weights = clustered((rows,), 2)
-    assert sorted(zip(centres[:, 0].tolist(), weights.tolist(), strict=True)) == [(0, 0.75), (10, 0.25)]
+    centres, shares = k_means(rows, 2)
+    assert sorted(zip(centres[:, 0].tolist(), shares, strict=True)) == [(0, 0.75), (10, 0.25)]
+    request = Request.of(lambda x: x.float().sum(1), Arguments.given(rows[:1], rows))
+    torch.testing.assert_close(clustered(request, 2).empty, request.empty)
     with pytest.raises(ValueError, match="at least 1"):
-        clustered((rows,), 0)
+        clustered(request, 0)
+    with pytest.raises(ValueError, match="needs a background"):
+        clustered(Request.of(lambda x: x.sum(1), Arguments.given(rows)), 2)
     with pytest.raises(TypeError, match="integers have no mean"):
-        clustered((rows.long(),), 2)
+        clustered(Request.of(lambda x: x.float().sum(1), Arguments.given(rows[:1].long(), rows.long())), 2)
 
 
 def test_the_cap_is_warned_of():
@@ -349,16 +351,22 @@ def test_fejer_is_nested_and_converges_through_poles_at_the_ends():
 
 
 def test_colouring_keeps_players_of_a_column_apart():
-    (game,) = games(torch.zeros(1, 1, 8, 8), None, None, None)
+    (game,) = games(Arguments(torch.zeros(1, 1, 8, 8)))
     signs = sketch(10, 64, game.coordinates)  # room for 3×3
     assert signs.shape == (9, 64)
     for column in signs:
         ys, xs = (v[column != 0] for v in game.coordinates.T)
         for i, j in itertools.combinations(range(len(ys)), 2):
             assert max(abs(ys[i] - ys[j]), abs(xs[i] - xs[j])) >= 3
-    assert games(torch.zeros(1, 5), None, None, None)[0].coordinates is None
-    assert games(torch.zeros(1, 2, 5), None, torch.arange(5), None)[0].coordinates.flatten().tolist() == [0, 1, 2, 3, 4]
-    assert games(torch.zeros(1, 1, 2, 2), None, torch.tensor([[0, 0], [0, 1]]), None)[0].coordinates is None
+    assert games(Arguments(torch.zeros(1, 5)))[0].coordinates is None
+    assert games(Arguments(torch.zeros(1, 2, 5), feature_mask=torch.arange(5)))[0].coordinates.flatten().tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert games(Arguments(torch.zeros(1, 1, 2, 2), feature_mask=torch.tensor([[0, 0], [0, 1]])))[0].coordinates is None
 
 
 def test_the_dtype_is_the_models():

@@ -16,7 +16,7 @@ from torch import nn
 
 from dasp import DASP, ExactShapley, Explainer, GradientDASP, UnsupportedOperation, UntraceableModel
 from dasp.errors import BadInput
-from dasp.games.arguments import games
+from dasp.games.arguments import Arguments, games
 from dasp.methods import METHODS
 from dasp.methods.choice import choose
 
@@ -95,7 +95,7 @@ def test_propagation_for_more(players, estimator, name, caplog):
     ],
 )  # fmt: skip
 def test_what_a_choice_depends_on(players, background, name):
-    (game,) = games(torch.ones(1, players), torch.zeros(background, players), None, None, background=True)
+    (game,) = games(Arguments(torch.ones(1, players), torch.zeros(background, players), background=True))
     assert choose(game, lambda _: None).method == name
     assert choose(game, lambda _: "why").method == ("Exact" if name == "Exact" else "BayesianShapley")
 

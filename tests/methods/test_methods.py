@@ -9,8 +9,9 @@ from torch import nn
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, axioms
 from dasp.evaluation import Problem, Result, compare, evaluations_to_match, table
-from dasp.games.arguments import games
-from dasp.methods import METHODS, EpsilonLRP, PlayerAttribution
+from dasp.games.arguments import Arguments, games
+from dasp.methods import METHODS, MethodOnModel
+from dasp.methods.lrp import EpsilonLRP
 from dasp.paper.experiment import Data
 from dasp.paper.mnist import lenet
 from dasp.paper.reproduce import EXPERIMENTS
@@ -38,7 +39,7 @@ QUICK = {"Shapley sampling": 1, "KernelSHAP": 30, "Permutations": 1, "Integrated
 @pytest.mark.parametrize("name", ["parkinsons", "dna", "mnist"])
 def test_all_methods_run_on_the_networks_of_the_experiments(name):
     model, x, target, groups = experiment(name)
-    (game,) = games(x, None, groups, None)
+    (game,) = games(Arguments(x, feature_mask=groups))
     few = game.count <= 20
     for method, entry in METHODS.items():
         if not few and method in ("Exact", "DASP, full rank", "BayesianShapley on DASP", "KernelSHAP", "DASP"):
@@ -68,20 +69,20 @@ def test_linear_models_have_one_answer(name):
 @pytest.mark.parametrize("method", [InputXGradient, DeepLift, FeatureAblation, DASP])
 def test_all_outputs_at_once(method):
     model, x = network(3), torch.randn(2, 6)
-    everything = PlayerAttribution(method(model)).attribute(x)
+    everything = MethodOnModel(method(model)).attribute(x)
     for target in range(3):
-        torch.testing.assert_close(everything[:, target], PlayerAttribution(method(model)).attribute(x, target=target))
+        torch.testing.assert_close(everything[:, target], MethodOnModel(method(model)).attribute(x, target=target))
 
 
 def test_groups_of_rows_and_sums_of_entries():
     model, x = network(), torch.randn(2, 6)
     masks = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 2, 2]])
-    values = PlayerAttribution(InputXGradient(model)).attribute(x, feature_mask=masks)
-    entries = PlayerAttribution(InputXGradient(model)).attribute(x)
+    values = MethodOnModel(InputXGradient(model)).attribute(x, feature_mask=masks)
+    entries = MethodOnModel(InputXGradient(model)).attribute(x)
     torch.testing.assert_close(values[0, 0], entries[0, :2].sum())
     torch.testing.assert_close(values[1, 5], entries[1, 2:].sum())
-    own = PlayerAttribution(FeatureAblation(model)).attribute(x, feature_mask=masks)
-    alone = PlayerAttribution(FeatureAblation(model)).attribute(x[1:], feature_mask=masks[1])
+    own = MethodOnModel(FeatureAblation(model)).attribute(x, feature_mask=masks)
+    alone = MethodOnModel(FeatureAblation(model)).attribute(x[1:], feature_mask=masks[1])
     torch.testing.assert_close(own[1:], alone)
 
 
@@ -110,14 +111,14 @@ class Counted(nn.Module):
 )
 def test_costs_are_what_is_evaluated(name, number):
     model, x = Counted(network()).eval(), torch.randn(1, 6)
-    (game,) = games(x, None, None, None)
+    (game,) = games(Arguments(x))
     METHODS[name].make(model).attribute(x, **({METHODS[name].samples: number} if number else {}))
     cost = METHODS[name].cost(game, number)
     assert cost <= model.rows <= cost + 2  # both ends, where the method does not need them
 
 
 def test_costs_of_propagation():
-    (game,) = games(torch.randn(1, 6), None, None, None)
+    (game,) = games(Arguments(torch.randn(1, 6)))
     assert METHODS["DASP"].cost(game, 5) == 5 * 6 * 2 * 2
     assert METHODS["DASP"].paper_cost(game, 5) == 5 * 6 * 2
     assert METHODS["DASP, full rank"].cost(game, 6) == 6 * 6 * 2 * (2 + 6)
@@ -200,7 +201,7 @@ def test_gradients_of_integers():
 
 
 def test_cost_of_samples_needs_their_number():
-    (game,) = games(torch.randn(1, 6), None, None, None)
+    (game,) = games(Arguments(torch.randn(1, 6)))
     with pytest.raises(ValueError, match="depends on coalition_sizes"):
         METHODS["DASP"].cost(game)
     with pytest.raises(ValueError, match="no samples"):

@@ -12,7 +12,7 @@ from torch import nn
 
 from dasp import ExactShapley
 from dasp.evaluation.trials import _by_player, _question
-from dasp.games.arguments import games
+from dasp.games.arguments import Arguments, games
 from dasp.methods import METHODS
 from dasp.paper.dna import DNA, LENGTH, generate
 from dasp.paper.mnist import lenet
@@ -45,7 +45,7 @@ def problem():
 
 
 def number(name, x, budget, mask=None):
-    (game,) = games(x, None, mask, None)
+    (game,) = games(Arguments(x, feature_mask=mask))
     return PEERS[name].number(game, budget)
 
 
@@ -140,7 +140,7 @@ def test_the_same_twice_in_silence_and_the_model_as_before(problem, name, capfd)
 def test_costs_are_what_is_evaluated(problem, name, budget):
     model, arguments = problem
     x = arguments["inputs"][:1]
-    (game,) = games(x, None, None, None)
+    (game,) = games(Arguments(x))
     samples = number(name, x, budget)
     cost, seen = PEERS[name].cost(game, samples), []
     handle = model.register_forward_hook(lambda _, given, output: seen.append(len(given[0])))
@@ -154,7 +154,7 @@ def test_costs_are_what_is_evaluated(problem, name, budget):
 @pytest.mark.parametrize("name", ["captum Shapley sampling", "captum KernelShap"])
 def test_costs_of_captum(problem, name):
     model, arguments = problem
-    (game,) = games(arguments["inputs"], None, None, None)
+    (game,) = games(Arguments(arguments["inputs"]))
     method, samples, seen = PEERS[name], number(name, arguments["inputs"], 100), []
     handle = model.register_forward_hook(lambda _, given, output: seen.append(len(given[0])))
     method.make(model).attribute(arguments["inputs"][:1], target=1, n_samples=samples, **method.options)
@@ -165,7 +165,7 @@ def test_costs_of_captum(problem, name):
 @pytest.mark.parametrize("name", PEERS)
 def test_no_budget_is_exceeded(name):
     for shape, mask in (((1, PLAYERS), None), ((1, 18), None), ((1, 4, 200), torch.arange(200)), ((1, 784), None)):
-        (game,) = games(torch.ones(shape), None, mask, None)
+        (game,) = games(Arguments(torch.ones(shape), feature_mask=mask))
         for budget in (5, 30, 300, 3000, 30_000):
             samples = PEERS[name].number(game, budget)
             assert samples is None or PEERS[name].cost(game, samples) <= budget

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dasp.games.arguments import games
+from dasp.games.arguments import Arguments, games
 from dasp.propagation.coalitions import SizedCoalitions, bernoulli, column_count, sketch, spaced_sizes
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift
@@ -33,7 +33,7 @@ FIRST_LAYERS = {
 
 def meeting(layer: nn.Module, x: Tensor, baseline: Tensor, mask: Tensor | None) -> Contributions:
     """The values after the first layer, as a function of who takes part."""
-    (game,) = games(x, baseline, mask, None)
+    (game,) = games(Arguments(x, baseline, feature_mask=mask))
     lifted = lift(trace(layer, (x,), RULES), game.toggled(), game.count)
     (contributions,) = lifted.exact(*game.toggled())
     assert isinstance(contributions, Contributions)

@@ -1,8 +1,9 @@
-"""What our methods share beside Captum's interface; and those that propagate moments: a traced and lifted model."""
+"""What our methods share beside Captum's interface, and what those share that propagate moments."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from captum.attr import Attribution
@@ -10,21 +11,31 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.games.game import Game
-from dasp.propagation.lifting import Lifted, lift
-from dasp.propagation.rules import RULES
-from dasp.propagation.tracing import checked_model, trace
-from dasp.propagation.values import Contributions
+from dasp.propagation.lifting import Frontier, Lifted
+from dasp.propagation.network import KeptGraphs
+from dasp.propagation.tracing import checked_model
 
-__all__ = ["PlayerMethod", "PropagatedAttribution", "rows_at_once"]
+__all__ = ["Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
 
 # Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
 
 
-class PlayerMethod(Attribution):  # type: ignore[misc]
-    """A method of ours: with target=None it explains all outputs, and a group of entries is one player."""
+@dataclass(frozen=True)
+class Estimate:
+    """What a method found: the values of the players of each game of a request, (players, rows, *selected)."""
 
-    backgrounds = True  # whether many baselines may be given for every row
+    values: list[Tensor]
+    std: list[Tensor] | None = None  # their standard deviations, where the method knows them
+    missed: int = 0  # rows that did not reach the tolerance
+
+
+class PlayerMethod(Attribution):  # type: ignore[misc]
+    """A method of ours: with target=None it explains all outputs, a group of entries is one player, and baselines may
+    be a background. `attribute` is Captum's; it understands its arguments and leaves the rest to `explain`."""
+
+    explain: Callable[..., Estimate]
+    """The values of the players for a `Request`; the options are those of `attribute`."""
 
 
 class PropagatedAttribution(PlayerMethod):
@@ -35,28 +46,20 @@ class PropagatedAttribution(PlayerMethod):
     def __init__(self, model: nn.Module | ExportedProgram) -> None:
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
-        self._traced: tuple[Any, fx.GraphModule] | None = None
-        self._lifted: tuple[Any, Lifted] | None = None
+        self._graphs = KeptGraphs(pool_first=self._pool_first)
 
-    def _trace(self, game: Game) -> fx.GraphModule:
-        """The model's graph; kept until shapes, constants or the set of weights change (what the weights are may
-        change: the graph shares them)."""
+    def trace(self, game: Game) -> fx.GraphModule:
+        """The model's graph for inputs like the game's."""
         checked_model(self.model)
-        weights = () if isinstance(self.model, ExportedProgram) else (*self.model.parameters(), *self.model.buffers())
-        signature = (*map(_signature, (*game.on, *game.extra)), game.batched, *map(id, weights))
-        if self._traced is None or self._traced[0] != signature:
-            self._traced = signature, trace(self.model, (*game.on, *game.extra), RULES, pool_first=self._pool_first)
-            self._lifted = None
-        return self._traced[1]
+        return self._graphs.traced(self.model, (*game.on, *game.extra))
 
-    def _lift(self, game: Game) -> Lifted:
-        """The model lifted for the game's players; kept until its graph or the players change."""
-        traced = self._trace(game)
+    def lift(self, game: Game) -> Lifted:
+        """The model lifted for the game's players; raises what says why it cannot be."""
+        checked_model(self.model)
+        first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
-        if self._lifted is None or self._lifted[0] != players:
-            _, row = next(game.slices(1))
-            self._lifted = players, lift(traced, (*row.toggled(), *row.extra), game.count)
-        return self._lifted[1]
+        arguments = (*first.toggled(), *first.extra)
+        return self._graphs.lifted(self.model, (*game.on, *game.extra), arguments, game.count, players)
 
     def _check_differentiable(self) -> None:
         """Refuse to work where derivatives cannot be had."""
@@ -65,18 +68,7 @@ class PropagatedAttribution(PlayerMethod):
                 f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
             )
 
-    def _frontier(self, lifted: Lifted, game: Game) -> list[Any]:
-        """What crosses the frontier of the lifted graph."""
-        with torch.no_grad():
-            return list(lifted.exact(*game.toggled(), *game.extra))
 
-
-def rows_at_once(frontier: list[Any]) -> int:
+def rows_at_once(frontier: Frontier) -> int:
     """How many rows to propagate at once, given the frontier of one: as many as a processor's cache holds well."""
-    sizes = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in frontier if isinstance(x, Contributions)]
-    return max(1, _CHUNK_ENTRIES // max(sizes, default=1))
-
-
-def _signature(x: Any) -> Any:
-    """What a trace depends on: of a tensor the shape of a row, dtype and device, of anything else the value."""
-    return (x.shape[1:], x.dtype, x.device) if isinstance(x, Tensor) else (type(x), repr(x))
+    return max(1, _CHUNK_ENTRIES // frontier.entries)

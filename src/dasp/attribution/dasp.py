@@ -12,6 +12,7 @@ the average well, at 2KN propagated passes per input.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,15 +20,13 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import PropagatedAttribution, rows_at_once
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.base import Estimate, PropagatedAttribution, rows_at_once
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.game import Game
-from dasp.games.request import Question
+from dasp.games.request import Request
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
-from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.lifting import Lifted
-from dasp.propagation.values import Contributions
+from dasp.propagation.lifting import Frontier
 
 __all__ = ["DASP"]
 
@@ -45,8 +44,6 @@ class DASP(PropagatedAttribution):
     >>> attributions.shape
     torch.Size([2, 3])
     """
-
-    backgrounds = False
 
     def __init__(self, model: nn.Module | ExportedProgram, *, rank: Rank = 0) -> None:
         super().__init__(model)
@@ -71,7 +68,9 @@ class DASP(PropagatedAttribution):
         Args:
             inputs: a tensor or tuple of tensors, a row per sample.
             baselines: what an absent player's entries are: None (zeros), a number, one row, or a row per sample.
-            target: the output to explain, as in Captum.
+                Several rows for one input row (or a number of rows that is neither 1 nor that of the inputs) are a
+                background: what a coalition is worth is averaged over them.
+            target: the output to explain, as in Captum; None for all, or "predicted" for the largest of each row.
             additional_forward_args: further arguments of the model, which are not explained; tensors with as many
                 rows as the inputs go along with them row by row.
             feature_mask: integers that broadcast to an input row; entries with the same number are one player.
@@ -81,59 +80,68 @@ class DASP(PropagatedAttribution):
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
         """
         check_positive(internal_batch_size=internal_batch_size)
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
-        sizes = [_sizes(game.count, coalition_sizes) for game in question.games]
-        passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(question.games, sizes, strict=True))
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        estimate = self.explain(
+            request, coalition_sizes=coalition_sizes, internal_batch_size=internal_batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
+        result = request.answer(estimate.values)
+        return (result, request.gaps(estimate.values)) if return_convergence_delta else result
+
+    def explain(
+        self,
+        request: Request,
+        *,
+        coalition_sizes: int | Sequence[float] | None = None,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Estimate:
+        """The values of the players; the options are those of `attribute`."""
+        each = request.beside_each_baseline()
+        sizes = [_sizes(game.count, coalition_sizes) for game in each.games]
+        passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(each.games, sizes, strict=True))
         values = []
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
-            for game, select, k in zip(question.games, question.selections, sizes, strict=True):
+            for game, select, k in zip(each.games, each.selections, sizes, strict=True):
                 values.append(self._values(game, select, k, internal_batch_size, progress))
-        return question.answer(values, return_convergence_delta)
+        return Estimate(request.averaged(values))
 
     def _values(
         self, game: Game, select: Selection, sizes: list[float], internal_batch_size: int | None, progress: Any
     ) -> Tensor:
         """The Shapley values of one game, (players, rows, *selected)."""
-        lifted = self._lift(game)
+        lifted = self.lift(game)
         columns = column_count(self.rank, game.count)
         sketches = _sketches(columns, game, len(sizes))
         pairs = game.count * len(sizes)
         result = torch.zeros(game.count, *select.chosen.shape, dtype=game.dtype, device=game.device)
-        frontier = self._frontier(lifted, next(game.slices(1))[1])
-        if not any(isinstance(x, Contributions) for x in frontier):
-            return result  # the output does not depend on the inputs
+        first = game.rows_of(slice(0, 1))
+        frontier = lifted.frontier(*first.toggled(), *first.extra)
+        if not frontier.depends:  # no player is in the output
+            return result
         at_once = internal_batch_size or rows_at_once(frontier)
         samples = max(1, at_once // (2 * pairs * (1 + columns)))
         for part, rows in game.slices(samples):
-            coalitions = [
-                SizedCoalitions.of(x, rows.rows, sketches) if isinstance(x, Contributions) else x
-                for x in self._frontier(lifted, rows)
-            ]
+            frontier = lifted.frontier(*rows.toggled(), *rows.extra)
+            coalitions = frontier.map(partial(SizedCoalitions.of, rows=rows.rows, sketches=sketches))
             chunk = max(1, at_once // (2 * rows.rows * (1 + columns)))
             for start in range(0, pairs, chunk):
                 pair = torch.arange(start, min(start + chunk, pairs), device=game.device)
                 players, index = pair % game.count, pair // game.count
                 size = torch.tensor(sizes, dtype=game.dtype, device=game.device)[index]
                 with_player, without = (
-                    select.rows(part)(_propagate(lifted, coalitions, players, size, index, joined)) for joined in (1, 0)
+                    select.rows(part)(_propagate(coalitions, players, size, index, joined)) for joined in (1, 0)
                 )
                 result[:, part].index_add_(0, players, (with_player - without).to(result.dtype))
                 progress.update(2 * len(pair) * rows.rows)
         return result / len(sizes)
 
 
-def _propagate(
-    lifted: Lifted, coalitions: list[Any], players: Tensor, sizes: Tensor, index: Tensor, joined: int
-) -> Tensor:
+def _propagate(coalitions: Frontier, players: Tensor, sizes: Tensor, index: Tensor, joined: int) -> Tensor:
     """Mean outputs (pairs, rows, *outputs) over coalitions of each size, with the player or without."""
-    values = [
-        x.gaussian(players, sizes, index, torch.full_like(sizes, joined)) if isinstance(x, SizedCoalitions) else x
-        for x in coalitions
-    ]
-    batched = tuple(0 if isinstance(x, Gaussian) else None for x in values)
-    output = torch.vmap(lifted.random, in_dims=batched)(*values)
-    return output.mean if isinstance(output, Gaussian) else output  # constant, if no player is in it
+    joins = torch.full_like(sizes, joined)
+    return coalitions.map(lambda x: x.gaussian(players, sizes, index, joins)).propagated(batched=True).mean
 
 
 def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:

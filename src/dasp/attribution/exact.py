@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import PlayerMethod
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive
-from dasp.games.game import Game
-from dasp.games.request import Question, rows_per_evaluation
-from dasp.games.target import Selection
+from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.games.evaluator import Evaluator
+from dasp.games.request import Request
 
 __all__ = ["ExactShapley"]
 
@@ -48,49 +47,52 @@ class ExactShapley(PlayerMethod):
         show_progress: bool = False,
         return_convergence_delta: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`, but several rows of
-        baselines for one input row (or a number of rows that is neither 1 nor that of the inputs) are a background:
-        what a coalition is worth is averaged over them. At most `internal_batch_size` rows are evaluated at once."""
+        """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`. At most
+        `internal_batch_size` rows are evaluated at once."""
         check_positive(internal_batch_size=internal_batch_size)
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
-        most = max(game.count for game in question.games)
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        estimate = self.explain(request, internal_batch_size=internal_batch_size, show_progress=show_progress)
+        result = request.answer(estimate.values)
+        return (result, request.gaps(estimate.values)) if return_convergence_delta else result
+
+    def explain(
+        self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False
+    ) -> Estimate:
+        """The values of the players, without error; the options are those of `attribute`."""
+        most = request.players
         if most > MOST_PLAYERS:
             raise ValueError(
                 f"{most} players have 2^{most} coalitions, and ExactShapley evaluates at most 2^{MOST_PLAYERS}: group "
                 "players with feature_mask, or use BayesianShapley or DASP"
             )
-        values = []
-        evaluations = sum(game.rows << game.count for game in question.games)
+        evaluations = sum(game.rows * (2**game.count - 2) for game in request.games)
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
-            for game, select in zip(question.games, question.selections, strict=True):
-                at_once = internal_batch_size or rows_per_evaluation(game)
-                values.append(exact_values(self.forward_func, game, select, at_once, progress))
-        return question.answer(values, return_convergence_delta)
+            values = [exact_values(evaluator) for evaluator in request.evaluators(internal_batch_size, progress)]
+        return Estimate(values, [torch.zeros_like(v) for v in values])
 
 
-def exact_values(function: Callable[..., Tensor], game: Game, select: Selection, at_once: int, progress: Any) -> Tensor:
+def exact_values(evaluator: Evaluator) -> Tensor:
     """The Shapley values of one game, (players, rows, *selected)."""
-    result = torch.empty(game.count, *select.chosen.shape, dtype=torch.float64)
-    with torch.no_grad():
-        for part, rows in game.slices(at_once):
-            result[:, part] = _values(function, rows, select.rows(part), at_once, progress)
+    game = evaluator.game
+    result = torch.empty(game.count, *evaluator.full.shape, dtype=torch.float64)
+    for part, rows in evaluator.slices():
+        result[:, part] = _values(rows)
     return result.to(game.dtype).to(game.device)
 
 
-def _values(function: Callable[..., Tensor], game: Game, select: Selection, at_once: int, progress: Any) -> Tensor:
-    n = game.count
+def _values(evaluator: Evaluator) -> Tensor:
+    n = evaluator.game.count
     weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64)
     bits = torch.arange(n)
-    total = torch.zeros(n, *select.chosen.shape, dtype=torch.float64)
-    chunk = max(1, at_once // game.rows)
-    for start in range(0, 2**n, chunk):
-        number = torch.arange(start, min(start + chunk, 2**n))
+    # The worths of everybody and of nobody are known, and enter every value with 1/N.
+    total = (evaluator.total / n).expand(n, *evaluator.full.shape).clone()
+    chunk = max(1, evaluator.at_once // evaluator.game.rows)
+    for start in range(1, 2**n - 1, chunk):
+        number = torch.arange(start, min(start + chunk, 2**n - 1))
         members = (number[:, None] >> bits & 1).bool()
-        outputs = game.evaluate(function, members.to(game.device)[:, None].expand(-1, game.rows, -1))
         size = members.sum(1, keepdim=True)
         # (s−1)!(N−s)!/N! = 1/(N·C(N−1, s−1)) for members, −1/(N·C(N−1, s)) for the others
         weight = torch.where(members, weights[(size - 1).clamp(min=0)], -weights[size.clamp(max=n - 1)])
-        total += torch.tensordot(weight.T, select(outputs).cpu().double(), dims=1)
-        progress.update(len(number) * game.rows)
+        total += torch.tensordot(weight.T, evaluator.worth(members), dims=1)
     return total

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import PlayerMethod
-from dasp.attribution.refinement import answered, check_tolerance, refined, stages
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive
-from dasp.games.game import Game
-from dasp.games.request import Question, rows_per_evaluation, worth
-from dasp.games.target import Selection
+from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.games.evaluator import Evaluator
+from dasp.games.request import Request
 
 __all__ = ["PermutationShapley"]
 
@@ -74,66 +73,62 @@ class PermutationShapley(PlayerMethod):
         check_tolerance(tolerance)
         if n_permutations < 2 and (return_std or tolerance is not None):
             raise ValueError("a standard error needs at least 2 permutations")
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
-        with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        estimate = self.explain(
+            request, n_permutations=n_permutations, tolerance=tolerance, seed=seed,
+            internal_batch_size=internal_batch_size, show_progress=show_progress,
+        )  # fmt: skip
+        warn_of_missed(estimate.missed, tolerance, f"{n_permutations} permutations")
+        result = request.answer(estimate.values)
+        return (result, request.answer(estimate.std)) if return_std and estimate.std is not None else result
 
-            def estimate(_: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
-                generator = torch.Generator().manual_seed(seed)
-                at_once = internal_batch_size or rows_per_evaluation(game)
-                return self._sampled(game, select, empty, full, n_permutations, tolerance, generator, at_once, progress)
-
-            return answered(question, estimate, tolerance, f"{n_permutations} permutations", return_std=return_std)
-
-    def _sampled(
+    def explain(
         self,
-        game: Game,
-        select: Selection,
-        empty: Tensor,
-        full: Tensor,
-        most: int,
-        tolerance: float | None,
-        generator: torch.Generator,
-        at_once: int,
-        progress: Any,
-    ) -> tuple[Tensor, Tensor, int]:
+        request: Request,
+        *,
+        n_permutations: int = 25,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Estimate:
+        """The values of the players with their standard errors; the options are those of `attribute`."""
+        with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
+            evaluators = request.evaluators(internal_batch_size, progress)
+            return collected(request, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
+
+    def _sampled(self, evaluator: Evaluator, most: int, tolerance: float | None, seed: int) -> Refined:
         """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""
-        mean = torch.zeros(game.count, *full.shape, dtype=torch.float64)
+        players = evaluator.game.count
+        generator = torch.Generator().manual_seed(seed)
+        mean = torch.zeros(players, *evaluator.full.shape, dtype=torch.float64)
         squares = torch.zeros_like(mean)  # of the deviations from the mean (Welford)
         done = 0
 
         def estimate(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
-            rows, chosen = game.rows_of(left.to(game.device)), select.rows(left)
-            block = max(1, at_once // (game.count * len(left)))
+            rows = evaluator.rows_of(left)
+            block = max(1, evaluator.at_once // (players * len(left)))
             while done < number:
-                orders = [torch.randperm(game.count, generator=generator) for _ in range(min(block, number - done))]
-                for walk in self._walks(rows, chosen, orders, empty[left], full[left], at_once, progress):
+                orders = [torch.randperm(players, generator=generator) for _ in range(min(block, number - done))]
+                for walk in self._walks(rows, orders):
                     done += 1
                     change = walk - mean[:, left]
                     mean[:, left] += change / done
                     squares[:, left] += change * (walk - mean[:, left])
             return mean[:, left], (squares[:, left] / (done * max(1, done - 1))).sqrt()
 
-        return refined(stages(_FIRST, most, 2, tolerance), tolerance, full - empty, estimate)
+        return refined(stages(_FIRST, most, 2, tolerance), tolerance, evaluator.total, estimate)
 
-    def _walks(
-        self,
-        game: Game,
-        select: Selection,
-        orders: list[Tensor],
-        empty: Tensor,
-        full: Tensor,
-        at_once: int,
-        progress: Any,
-    ) -> list[Tensor]:
+    def _walks(self, evaluator: Evaluator, orders: list[Tensor]) -> list[Tensor]:
         """What every player adds in each of the permutations, (players, rows, *selected)."""
         paths = [path for order in orders for path in ((order, order.flip(0)) if self.antithetic else (order,))]
         ranks = torch.stack([torch.argsort(path) for path in paths])
-        values = worth(self.forward_func, game, select, _Walks(ranks), at_once, progress)
+        values = evaluator.worth(_Walks(ranks))
         results = []
-        for rank, path in zip(ranks, values.unflatten(0, (len(ranks), game.count - 1)), strict=True):
-            results.append(torch.cat([empty[None], path, full[None]]).diff(dim=0)[rank])
+        for rank, path in zip(ranks, values.unflatten(0, (len(ranks), evaluator.game.count - 1)), strict=True):
+            results.append(torch.cat([evaluator.empty[None], path, evaluator.full[None]]).diff(dim=0)[rank])
         if not self.antithetic:
             return results
         return [(there + back) / 2 for there, back in zip(results[::2], results[1::2], strict=True)]

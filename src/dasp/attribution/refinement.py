@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from dasp.games.game import Game
-from dasp.games.request import Question, yardstick
-from dasp.games.target import Selection
+from dasp.attribution.base import Estimate
+from dasp.games.request import Request, yardstick
 
-__all__ = ["answered", "check_tolerance", "refined", "stages"]
+__all__ = ["Refined", "check_tolerance", "collected", "refined", "stages", "warn_of_missed"]
+
+Refined = tuple[Tensor, Tensor, int]  # means, standard deviations (players, rows, *selected), rows that missed
 
 
 def check_tolerance(tolerance: float | None) -> None:
@@ -37,7 +37,7 @@ def stages(first: int, last: int, growth: float, tolerance: float | None) -> lis
 
 def refined(
     numbers: list[int], tolerance: float | None, total: Tensor, estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]]
-) -> tuple[Tensor, Tensor, int]:
+) -> Refined:
     """Means and standard deviations (players, rows, *selected), and how many rows missed the tolerance.
 
     `estimate` gives both for a number of samples and those rows that are left. Rows leave when their largest standard
@@ -60,29 +60,20 @@ def refined(
     return mean, deviation, int((~before[left]).sum()) if tolerance is not None else 0
 
 
-def answered(
-    question: Question,
-    estimate: Callable[[int, Game, Selection, Tensor, Tensor], tuple[Tensor, Tensor, int]],
-    tolerance: float | None,
-    most: str,
-    *,
-    return_std: bool,
-) -> Any:
-    """The result of `attribute`: `estimate` gives what `refined` does for a game by its place, what is selected of its
-    outputs, f(baseline) and f(x). Warns of rows that missed the tolerance with the `most` that was allowed."""
-    means, deviations, missed, start = [], [], 0, 0
-    for i, (game, select) in enumerate(zip(question.games, question.selections, strict=True)):
-        rows = slice(start, start + game.rows)
-        empty, full = question.empty[rows].cpu().double(), question.full[rows].cpu().double()
-        mean, deviation, short = estimate(i, game, select, empty, full)
-        means.append(mean.to(game.dtype).to(game.device))
-        deviations.append(deviation.to(game.dtype).to(game.device))
-        missed, start = missed + short, rows.stop
+def collected(request: Request, parts: Iterable[Refined]) -> Estimate:
+    """What was found of each game, in the dtype and on the device of the inputs."""
+    means, deviations, missed = zip(*parts, strict=True)
+    both = ([x.to(game.device, game.dtype) for x, game in zip(part, request.games, strict=True)]
+            for part in (means, deviations))  # fmt: skip
+    values, std = both
+    return Estimate(values, std, sum(missed))
+
+
+def warn_of_missed(missed: int, tolerance: float | None, most: str) -> None:
+    """Say that rows missed the tolerance with the `most` that was allowed."""
     if missed:
         warnings.warn(
             f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, or see with "
             "return_std what was reached.",
             stacklevel=3,
         )
-    result = question.answer(means)
-    return (result, question.answer(deviations)) if return_std else result

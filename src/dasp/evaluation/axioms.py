@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.evaluation import probes
-from dasp.evaluation.probes import Baselines, Method, Probe, Target
+from dasp.evaluation.probes import Baselines, Maker, Probe, Target
 from dasp.games.request import yardstick
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def completeness(
-    method: Method, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
+    method: Maker, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
 ) -> float:
     """|Σ R − (f(x) − f(b))|, relative to |f(x) − f(b)| (or to 1 % of Σ|R|, if that is more).
 
@@ -69,7 +69,7 @@ def completeness(
 
 
 def null_player(
-    method: Method,
+    method: Maker,
     model: nn.Module,
     inputs: Tensor,
     baselines: Baselines = None,
@@ -90,7 +90,7 @@ def null_player(
 
 
 def symmetry(
-    method: Method,
+    method: Maker,
     model: nn.Module,
     inputs: Tensor,
     baselines: Baselines = None,
@@ -112,7 +112,7 @@ def symmetry(
 
 
 def linearity(
-    method: Method, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
+    method: Maker, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
 ) -> float:
     """|R(αf + βg) − αR(f) − βR(g)|, relative to the largest attribution. g is f of the entries moved by one
     place, α = 2 and β = −1.
@@ -129,7 +129,7 @@ def linearity(
 
 
 def continuity(
-    method: Method, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
+    method: Maker, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
 ) -> float:
     """|R(x, 1, 1 + ε) − R(x, 1, 1 − ε)| across the kink of min(u, v), relative to the largest attribution. ε is
     the root of the machine precision.
@@ -148,7 +148,7 @@ def continuity(
 
 
 def implementation_invariance(
-    method: Method, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
+    method: Maker, model: nn.Module, inputs: Tensor, baselines: Baselines = None, target: Target = None
 ) -> float:
     """|R(f) − R(g)|, relative to the largest attribution; f contains relu(relu(u) − 1 − relu(v)), and g
     relu(relu(u − 1) − relu(v)), which is the same.
@@ -215,7 +215,7 @@ class Report:
 
 
 def report(
-    methods: Mapping[str, Method],
+    methods: Mapping[str, Maker],
     model: nn.Module | None = None,
     inputs: Tensor | None = None,
     baselines: Baselines = None,

@@ -9,20 +9,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from dasp.attribution.gradient import automatic_rank
-from dasp.games.arguments import Baselines, games
+from dasp.games.arguments import Arguments, Baselines, games
 from dasp.games.game import Game
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch
-from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted, lift
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
-from dasp.propagation.values import Contributions
 
 __all__ = ["Moments", "Sampled", "moments", "spread_sizes"]
 
@@ -89,7 +87,7 @@ def moments(
     """
     if len(inputs) != 1:
         raise ValueError(f"the units are those of one row, not of {len(inputs)}")
-    (game,) = games(inputs, baselines, feature_mask, None)
+    (game,) = games(Arguments(inputs, baselines, feature_mask=feature_mask))
     sizes = spread_sizes(game.count) if sizes is None else list(sizes)
     columns = [column_count(automatic_rank(game) if rank == "auto" else rank, game.count) for rank in ranks]
     result = []
@@ -127,11 +125,8 @@ def _propagated(lifted: Lifted, game: Game, sizes: Sequence[int], columns: int, 
         seeds = [seed + i for i in range(len(sizes))] if columns < game.count else [seed]
         drawn = [sketch(columns, game.count, game.coordinates, each) for each in seeds]
         sketches = torch.stack(drawn).to(device=game.device, dtype=game.dtype)
-    values: list[Any] = [
-        SizedCoalitions.of(x, 1, sketches).of_all(torch.tensor(sizes)) if isinstance(x, Contributions) else x
-        for x in lifted.exact(*game.toggled())
-    ]
-    batched = tuple(0 if isinstance(x, Gaussian) else None for x in values)
-    output = torch.vmap(lifted.random, in_dims=batched)(*values)
+    frontier = lifted.frontier(*game.toggled())
+    coalitions = frontier.map(lambda x: SizedCoalitions.of(x, 1, sketches).of_all(torch.tensor(sizes)))
+    output = coalitions.propagated(batched=True)
     variance = output.variance if output.factors is None else output.variance + output.factors.square().sum(1)
     return [Moments(mean.flatten(), v.sqrt().flatten()) for mean, v in zip(output.mean, variance, strict=True)]

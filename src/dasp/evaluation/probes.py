@@ -27,9 +27,9 @@ import torch
 from captum.attr import Attribution, FeatureAblation
 from torch import Tensor, nn
 
-__all__ = ["Baselines", "Method", "Probe", "Target", "example", "first", "minimum", "total", "two_ways"]
+__all__ = ["Baselines", "Maker", "Probe", "Target", "example", "first", "minimum", "total", "two_ways"]
 
-Method = Callable[[nn.Module], Attribution]
+Maker = Callable[[nn.Module], Attribution]
 """What makes an attribution method of a model, like `captum.attr.IntegratedGradients` or `dasp.DASP`."""
 Target = None | int | tuple[int, ...]
 Baselines = None | float | Tensor
@@ -66,7 +66,7 @@ class Probe:
         with torch.no_grad():
             return self.function(self.on) - self.function(self.off)
 
-    def attributions(self, method: Method) -> Tensor:
+    def attributions(self, method: Maker) -> Tensor:
         """What a method says about the rows: (rows, entries). If it samples, it gets the same seed in every call; if it
         takes baselines, those."""
         attribution = method(self.function)

@@ -11,20 +11,20 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dasp.attribution.any_method import values_of
+from dasp.attribution.base import PlayerMethod
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.permutation import PermutationShapley
 from dasp.evaluation.metrics import rmse, spearman
-from dasp.games.arguments import Baselines, Target
-from dasp.games.request import Question
-from dasp.methods import METHODS, Method, PlayerAttribution
+from dasp.games.arguments import Arguments, Baselines, Target
+from dasp.games.game import Game
+from dasp.games.request import Request
+from dasp.methods import METHODS, Method, MethodOnModel
 
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
 
@@ -65,28 +65,22 @@ class Problem:
             "target": target,
             "feature_mask": feature_mask,
         }
-        question = _question(model, arguments)
-        if len(question.games) > 1 or question.full.dim() > 1:
+        request = Request.of(model, Arguments.given(**arguments))
+        if len(request.games) > 1 or request.full.dim() > 1:
             raise ValueError("a comparison is of one output, with the same players in all rows")
-        players = question.games[0].count
-        if players <= _MOST_ENUMERATED:
-            values = ExactShapley(model).attribute(**arguments, show_progress=show_progress)
-            errors = torch.zeros_like(values)
+        if request.players <= _MOST_ENUMERATED:
+            estimate = ExactShapley(model).explain(request, show_progress=show_progress)
         else:
-            values, errors = PermutationShapley(model).attribute(
-                **arguments, n_permutations=permutations, seed=TRUTH_SEED, return_std=True, show_progress=show_progress
+            estimate = PermutationShapley(model).explain(
+                request, n_permutations=permutations, seed=TRUTH_SEED, show_progress=show_progress
             )
-        truth, error = (_by_player(x, question, inputs) for x in (values, errors))
+        assert estimate.std is not None
+        truth, error = (x[0].T.cpu().double() for x in (estimate.values, estimate.std))
         return Problem(model, arguments, truth, float(error.square().mean().sqrt()))
 
-
-def _question(model: nn.Module, arguments: dict[str, Any]) -> Question:
-    return Question.ask(model, **arguments, additional_forward_args=None, background=True)
-
-
-def _by_player(attributions: Tensor, question: Question, inputs: Tensor) -> Tensor:
-    (values,) = values_of(attributions, question, inputs)
-    return values.T
+    def request(self) -> Request:
+        """The problem as an `attribute` call, understood."""
+        return Request.of(self.model, Arguments.given(**self.arguments))
 
 
 @dataclass(frozen=True)
@@ -131,38 +125,40 @@ class Trial:
     method: Method
     number: int | None
     problem: Problem
-    question: Question
+    game: Game
 
     @property
     def cost(self) -> int:
         """Evaluations for a row."""
-        return self.method.cost(self.question.games[0], self.number)
+        return self.method.cost(self.game, self.number)
 
     def run(self) -> Result:
         """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
         attribution = self.method.on(self.problem.model, self.number)
-        game = self.question.games[0]
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
             alone = self._call(attribution, _first_row(self.problem.arguments))
             _, first_time = _timed(alone, repeats=1)
             _, alone_time = _timed(alone)
             players, seconds = _timed(self._call(attribution, self.problem.arguments))
-        values = players[0].T
+        values = players[0].T.cpu().double()
         errors, ranks = rmse(values, self.problem.truth), spearman(values, self.problem.truth)
         ranks = ranks[~ranks.isnan()]  # of rows in which all values are the same
         quality = (errors.mean(), errors.std(correction=0), ranks.mean(), ranks.std(correction=0))
         error, error_std, rank, rank_std = map(float, quality)
         return Result(
-            self.name, self.number, self.cost, self.method.paper_cost(game, self.number),
+            self.name, self.number, self.cost, self.method.paper_cost(self.game, self.number),
             seconds / len(values), error, error_std, rank, rank_std, values, alone_time, first_time,
         )  # fmt: skip
 
-    def _call(self, attribution: PlayerAttribution, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
-        """What is timed: the method itself. That the arguments are understood and checked is not part of it."""
-        question = _question(self.problem.model, arguments)
-        names = ("inputs", "baselines", "target", "additional_forward_args", "feature_mask")
-        return partial(attribution.values, question, *(arguments.get(name) for name in names))
+    def _call(self, attribution: MethodOnModel, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
+        """What is timed: the method itself. Ours take f(x) and f(baseline) from the request, which is part of them;
+        others evaluate what they need."""
+        given = Arguments.given(**arguments)
+        if isinstance(attribution.method, PlayerMethod):
+            return lambda: attribution.explain(Request.of(self.problem.model, given)).values
+        request = Request.of(self.problem.model, given)
+        return lambda: attribution.explain(request).values
 
 
 def trials(
@@ -171,15 +167,14 @@ def trials(
     """Every method, those that take samples with as many as each budget of evaluations allows; without those that the
     number of players or the budget forbids."""
     table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in methods}
-    question = _question(problem.model, problem.arguments)
-    game = question.games[0]
+    game = problem.request().games[0]
     result = []
     for name, method in table.items():
         if not method.possible(game):
             continue
         numbers = [method.number(game, budget) for budget in budgets] if method.samples else [None]
         allowed = [number for number in dict.fromkeys(numbers) if number is not None or method.samples is None]
-        result += [Trial(name, method, number, problem, question) for number in allowed]
+        result += [Trial(name, method, number, problem, game) for number in allowed]
     return result
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-__all__ = ["LARGE_GAP", "Attributed", "warn_of_gaps"]
+__all__ = ["LARGE_GAP", "Attributed", "unbalanced_rows"]
 
 log = logging.getLogger("dasp")
 
@@ -29,24 +29,45 @@ class Attributed:
     prediction: Tensor  # f(x), of the outputs that are explained
     base: Tensor  # f(baseline), or its mean over the background
     gap: Tensor  # the players' values together − (prediction − base)
+    target: Tensor  # which outputs these are: their numbers, (rows, *outputs)
     method: str
+    missed: int = 0  # rows that did not reach the tolerance
+    unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
 
     @staticmethod
     def cat(parts: list[Attributed]) -> Attributed:
         """The rows of all parts."""
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(Attributed)[:-1])
-        joined = (None if column[0] is None else torch.cat(column) for column in columns)
-        return Attributed(*joined, parts[0].method)  # type: ignore[arg-type, call-arg]
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Attributed)}
+        joined = {
+            name: None if column[0] is None else torch.cat(column)
+            for name, column in columns.items()
+            if name not in ("method", "missed", "unbalanced")
+        }
+        counts = {name: sum(columns[name]) for name in ("missed", "unbalanced")}
+        return Attributed(**joined, method=parts[0].method, **counts)  # type: ignore[arg-type]
+
+    def warn(self, tolerance: float | None) -> None:
+        """Say in the log what is to be doubted."""
+        rows = len(self.gap)
+        if self.missed:
+            log.warning(
+                "%s: %d of %d rows did not reach the tolerance%s: allow for more evaluations, or see what was reached",
+                self.method, self.missed, rows, "" if tolerance is None else f" {tolerance:g}",
+            )  # fmt: skip
+        if self.unbalanced:
+            log.warning(
+                "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
+                "moments are a poor approximation there, and error_bars or a tolerance would bring evaluations on top",
+                self.method, self.unbalanced, rows, 100 * LARGE_GAP,
+            )  # fmt: skip
 
 
-def warn_of_gaps(result: Attributed) -> None:
-    """Coalitions that are far from Gaussian give values that do not add up: say so."""
-    rows = len(result.gap)
-    gaps = result.gap.reshape(rows, -1).abs().sum(1)
-    poor = int((gaps > LARGE_GAP * result.values.flatten(1).abs().sum(1)).sum())
-    if poor:
-        log.warning(
-            "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
-            "moments are a poor approximation there, and error_bars or a tolerance would bring evaluations on top",
-            result.method, poor, rows, 100 * LARGE_GAP,
-        )  # fmt: skip
+def unbalanced_rows(values: Tensor, gap: Tensor) -> int:
+    """How many rows have a large gap beside their players' values (players, rows, *outputs): coalitions that are far
+    from Gaussian give values that do not add up.
+
+    >>> unbalanced_rows(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), torch.tensor([0.1, -0.5]))
+    1
+    """
+    sizes = values.abs().sum(0).reshape(len(gap), -1).sum(1)
+    return int((gap.reshape(len(gap), -1).abs().sum(1) > LARGE_GAP * sizes).sum())

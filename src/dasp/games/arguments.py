@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from dasp.games.game import Game
 
-__all__ = ["Baselines", "Target", "Tensors", "background_size", "check_positive", "games"]
+__all__ = ["Arguments", "Baselines", "Target", "Tensors", "check_positive", "games"]
 
 Tensors = Tensor | tuple[Tensor, ...]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...]
-Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]]
+Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
 
 
 def check_positive(**options: int | None) -> None:
@@ -24,13 +24,46 @@ def check_positive(**options: int | None) -> None:
             raise ValueError(f"{name} must be at least 1, not {value}")
 
 
-def background_size(inputs: Any, baselines: Any) -> int | None:
-    """The number of rows of a background: baselines with neither one row nor one for each input row."""
+@dataclass(frozen=True)
+class Arguments:
+    """What `attribute` is given, by Captum's names, and whether the baselines are a background.
+
+    A background is averaged over: every row of it stands beside every row of the inputs. Whether baselines are one is
+    decided where they come from, and nowhere else: here by those who know, or by their number in `given`.
+    """
+
+    inputs: Tensors
+    baselines: Baselines = None
+    target: Target = None
+    additional_forward_args: Any = None
+    feature_mask: Tensors | None = None
+    background: bool = False
+
+    @staticmethod
+    def given(
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+    ) -> Arguments:
+        """The arguments of an `attribute` call. Baselines are a background if they have neither one row nor one for
+        each input row.
+
+        >>> Arguments.given(torch.ones(2, 3), torch.zeros(5, 3)).background
+        True
+        """
+        background = _is_background(inputs, baselines)
+        return Arguments(inputs, baselines, target, additional_forward_args, feature_mask, background)
+
+
+def _is_background(inputs: Any, baselines: Any) -> bool:
     on = inputs if isinstance(inputs, tuple) else (inputs,)
     off = baselines if isinstance(baselines, tuple) else (baselines,)
-    fitting = len(on) == len(off) and all(map(_rows_alike, on, off))
-    lengths = {len(b) for b in off} if fitting else set()
-    return lengths.pop() if len(lengths) == 1 and not lengths <= {1, len(on[0])} else None
+    if len(on) != len(off) or not all(map(_rows_alike, on, off)):
+        return False
+    lengths = {len(b) for b in off}
+    return len(lengths) == 1 and not lengths <= {1, len(on[0])}
 
 
 def _rows_alike(x: Any, baseline: Any) -> bool:
@@ -38,29 +71,19 @@ def _rows_alike(x: Any, baseline: Any) -> bool:
     return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
 
 
-def games(
-    inputs: Tensors,
-    baselines: Baselines,
-    feature_mask: Tensors | None,
-    additional_forward_args: Any,
-    *,
-    background: bool = False,
-) -> list[Game]:
-    """Check the arguments of `attribute`. One game, or several if rows have masks of their own. With `background`, many
-    baselines may be given for every row."""
-    single = isinstance(inputs, Tensor)
-    on = _inputs(inputs)
-    several: list[Any] = [baselines]
-    if background and (number := background_size(inputs, baselines)):
-        parts = baselines if isinstance(baselines, tuple) else (baselines,)
-        several = [tuple(part[i] for part in parts) for i in range(number)]  # type: ignore[index]
+def games(arguments: Arguments) -> list[Game]:
+    """Check the arguments. One game, or several if rows have masks of their own."""
+    on = _inputs(arguments.inputs)
+    several: list[Any] = [arguments.baselines]
+    if arguments.background:
+        several = _background(on, arguments.baselines)
     off = tuple(_baselines(on, part) for part in several)
-    extra = additional_forward_args
+    extra = arguments.additional_forward_args
     extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
-    masks = _masks(on, feature_mask)
+    masks = _masks(on, arguments.feature_mask)
     varying = any(bool((mask != mask[:1]).any()) for mask in masks)
     batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
-    whole = Game(on, off, (), extra, batched, 0, single)
+    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor))
     result = []
     for part, game in whole.slices(1 if varying else whole.rows):
         own, count = _numbered(tuple(mask[part if len(mask) > 1 else slice(0, 1)][0] for mask in masks))
@@ -73,6 +96,18 @@ def games(
                 "there is only one player, whose value is all of f(input) − f(baseline): nothing to divide"
             )
     return result
+
+
+def _background(on: tuple[Tensor, ...], rows: Any) -> list[tuple[Tensor, ...]]:
+    """The rows of a background, each as a baseline for all rows of the inputs."""
+    parts = rows if isinstance(rows, tuple) else (rows,)
+    if len(parts) != len(on) or not all(map(_rows_alike, on, parts)) or len({len(part) for part in parts}) != 1:
+        shapes = ", ".join(str(tuple(part.shape)) if isinstance(part, Tensor) else _kind(part) for part in parts)
+        wanted = ", ".join(str(("rows", *x.shape[1:])) for x in on)
+        raise ValueError(f"the background has shape {shapes}; {wanted} is needed, with as many rows for every input")
+    if not len(parts[0]):
+        raise ValueError("the background has no rows")
+    return [tuple(part[i] for part in parts) for i in range(len(parts[0]))]
 
 
 def _inputs(inputs: Tensors) -> tuple[Tensor, ...]:
@@ -117,7 +152,7 @@ def _plain(baseline: Any) -> bool:
 
 def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
     if baseline is None:
-        return torch.zeros_like(x)
+        return torch.zeros_like(x[:1]).expand(x.shape)
     if not isinstance(baseline, (int, float, Tensor)):
         raise TypeError(f"{name} must be None, a number or a tensor, not {_kind(baseline)}")
     value = torch.as_tensor(baseline, device=x.device).detach()

@@ -21,12 +21,13 @@ class Game:
     """Rows that have the same players: for every row, coalitions of `count` players decide what the model sees."""
 
     on: tuple[Tensor, ...]
-    baselines: tuple[tuple[Tensor, ...], ...]  # what absent players are: one for DASP, several are averaged over
+    baselines: tuple[tuple[Tensor, ...], ...]  # what absent players are; several are averaged over
     masks: tuple[Tensor, ...]  # for each input the player (0 … count−1) of every entry, without a batch dimension
     extra: tuple[Any, ...]
     batched: tuple[bool, ...]  # which of the extra arguments have a row for every row of the inputs
     count: int
     single: bool  # whether the user gave one tensor, not a tuple
+    shares: tuple[float, ...] | None = None  # the weights of the baselines; None: all alike
 
     @property
     def rows(self) -> int:
@@ -77,6 +78,21 @@ class Game:
         """All rows, `number` times over."""
         return self._with(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
 
+    def beside_each_baseline(self) -> Game:
+        """Every row beside every baseline, as rows of a game with one baseline: all rows with the first, then all with
+        the next. For methods that know one baseline only; `averaged` undoes it."""
+        if len(self.baselines) == 1:
+            return self
+        off = tuple(torch.cat(parts) for parts in zip(*self.baselines, strict=True))
+        repeated = replace(self, baselines=()).repeated(len(self.baselines))
+        return replace(repeated, baselines=(off,), shares=None)
+
+    def averaged(self, over: Tensor) -> Tensor:
+        """The mean over the baselines, along dimension 0, by their shares."""
+        if self.shares is None:
+            return over.mean(0)
+        return torch.tensordot(torch.tensor(self.shares, dtype=over.dtype, device=over.device), over, dims=1)
+
     def _with(self, function: Callable[[Tensor], Tensor]) -> Game:
         """`function` on all tensors that have a row for every row."""
         on, baselines = tuple(map(function, self.on)), tuple(tuple(map(function, off)) for off in self.baselines)
@@ -96,18 +112,24 @@ class Game:
 
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor) -> Tensor:
         """The model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows, *outputs)."""
+        shares = self.shares or [1 / len(self.baselines)] * len(self.baselines)
+        total: Tensor | None = None
+        for share, baseline in zip(shares, self.baselines, strict=True):
+            output = self._evaluate(function, baseline, coalitions)
+            output = output if len(shares) == 1 else output * share
+            total = output if total is None else total.add_(output)
+        assert total is not None
+        return total
+
+    def _evaluate(self, function: Callable[..., Tensor], baseline: tuple[Tensor, ...], coalitions: Tensor) -> Tensor:
+        """The model on coalitions, with one of the baselines."""
         number = len(coalitions)
         extra = tuple(self._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1))))
-        total: Tensor | None = None
-        for baseline in self.baselines:
-            inputs = tuple(
-                torch.where(coalitions[..., mask], on, off).flatten(0, 1)
-                for on, off, mask in zip(self.on, baseline, self.masks, strict=True)
-            )
-            output = self._checked(function(*inputs, *extra), number)
-            total = output if total is None else total + output
-        assert total is not None
-        return total if len(self.baselines) == 1 else total / len(self.baselines)
+        inputs = tuple(
+            torch.where(coalitions[..., mask], on, off).flatten(0, 1)
+            for on, off, mask in zip(self.on, baseline, self.masks, strict=True)
+        )
+        return self._checked(function(*inputs, *extra), number)
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
@@ -124,16 +146,46 @@ class Game:
         return (output if precise else output.float()).unflatten(0, (number, self.rows))
 
     def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
-        """f(x) and f(baseline), at most `at_once` rows at once."""
-        present = torch.tensor([True, False], device=self.device).view(2, 1, 1)
-        parts = []
+        """f(x), (rows, *outputs), and f of every baseline, (baselines, rows, *outputs), at most `at_once` rows at once.
+        A baseline that all rows share is evaluated once."""
         with torch.no_grad():
-            for _, rows in self.slices(max(1, at_once // 2)):
-                both = present.expand(2, rows.rows, self.count).split(min(2, at_once))
-                parts.append(torch.cat([rows.evaluate(function, end) for end in both]))
-        full, empty = torch.cat(parts, 1)
-        return full, empty
+            full = self._end(function, self.baselines[0], at_once, present=True)
+        return full, self.empties(function, at_once)
+
+    def empties(self, function: Callable[..., Tensor], at_once: int) -> Tensor:
+        """f of every baseline, (baselines, rows, *outputs)."""
+        with torch.no_grad():
+            return torch.stack([self._empty(function, baseline, at_once) for baseline in self.baselines])
+
+    def _empty(self, function: Callable[..., Tensor], baseline: tuple[Tensor, ...], at_once: int) -> Tensor:
+        shared = not any(self.batched) and all(x.stride(0) == 0 for x in baseline)
+        if not shared:
+            return self._end(function, baseline, at_once, present=False)
+        two = slice(0, 2)  # some models lose the batch dimension of a single row
+        own = self.rows_of(two)._end(function, tuple(x[two] for x in baseline), at_once, present=False)
+        return own[:1].expand(self.rows, *own.shape[1:])
+
+    def _end(
+        self, function: Callable[..., Tensor], baseline: tuple[Tensor, ...], at_once: int, *, present: bool
+    ) -> Tensor:
+        """The model with all players present, or absent."""
+        parts = []
+        for part, rows in replace(self, baselines=()).slices(at_once):
+            coalition = torch.full((1, rows.rows, self.count), present, device=self.device)
+            parts.append(rows._evaluate(function, tuple(x[part] for x in baseline), coalition)[0])
+        return torch.cat(parts)
 
     def attributions(self, values: Tensor) -> tuple[Tensor, ...]:
         """Values (rows, *outputs, count) as tensors (rows, *outputs, *input): every entry has its player's value."""
         return tuple(values[..., mask] for mask in self.masks)
+
+    def values_of(self, tensors: tuple[Tensor, ...], *, whole: bool) -> Tensor:
+        """Attributions (rows, *selected, *input) as values of players, (players, rows, *selected) in float64 on the
+        CPU: of their entries the mean if each has the value of the player (`whole`), else the sum."""
+        lead = tensors[0].dim() - self.masks[0].dim()
+        entries = torch.cat([x.cpu().double().flatten(lead) for x in tensors], lead)
+        players = torch.cat([mask.cpu().flatten() for mask in self.masks])
+        values = torch.zeros(*entries.shape[:lead], self.count, dtype=torch.float64).index_add_(lead, players, entries)
+        if whole:
+            values /= torch.bincount(players, minlength=self.count)
+        return values.movedim(-1, 0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from captum._utils.common import _select_targets
 from torch import Tensor
 
 from dasp.games.arguments import Target
 
-__all__ = ["Selection"]
+__all__ = ["PREDICTED", "Selection"]
+
+PREDICTED = "predicted"
 
 
 @dataclass(frozen=True)
@@ -22,21 +24,35 @@ class Selection:
     outputs: torch.Size  # the outputs of a row
 
     @staticmethod
-    def of(shape: torch.Size, target: Target) -> Selection:
-        """For outputs of a `shape` (rows, …). None selects all outputs; a single one counts as a scalar."""
-        rows, outputs = shape[0], shape[1:]
-        number = torch.arange(outputs.numel()).view(1, *outputs).expand(shape)
+    def of(values: Tensor, target: Target) -> Selection:
+        """For outputs (rows, …). None selects all of them, where a single one counts as a scalar; "predicted" selects
+        each row's largest."""
+        rows, outputs = values.shape[0], values.shape[1:]
+        number = torch.arange(outputs.numel()).view(1, *outputs).expand(values.shape)
         if target is None:
             return Selection(number.reshape(rows) if outputs.numel() == 1 else number, outputs)
+        if isinstance(target, str) and target == PREDICTED:
+            return Selection(values.reshape(rows, -1).argmax(1).cpu(), outputs)
         try:
-            chosen = _select_targets(number, target.cpu() if isinstance(target, Tensor) else target)
-        except (AssertionError, IndexError, RuntimeError) as error:
-            raise ValueError(f"target {target} does not fit outputs of shape {tuple(shape)}: {error}") from error
-        return Selection(chosen, outputs)
+            return Selection(_chosen(number, target), outputs)
+        except (IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"target {target} does not fit outputs of shape {tuple(values.shape)}: {error}") from error
+
+    def captum_targets(self) -> Iterator[Any]:
+        """What Captum takes for `target`, for one selected output after the other: a number or a tuple of numbers if it
+        is the same in all rows, else one for each row; None if the model has a single output."""
+        for column in self.chosen.reshape(len(self.chosen), -1).T:
+            places = torch.stack(torch.unravel_index(column, self.outputs), 1).tolist() if self.outputs else []
+            each = [place[0] if len(place) == 1 else tuple(place) for place in places]
+            yield each[0] if len(set(each)) == 1 else each or None
 
     def rows(self, part: Any) -> Selection:
         """The selection for some of the rows: a slice or indices."""
         return replace(self, chosen=self.chosen[part])
+
+    def repeated(self, number: int) -> Selection:
+        """The selection for all rows, `number` times over."""
+        return replace(self, chosen=self.chosen.repeat(number, *[1] * (self.chosen.dim() - 1)))
 
     def __call__(self, values: Tensor) -> Tensor:
         """(*any, rows, *outputs) → (*any, rows, *selected)."""
@@ -44,3 +60,24 @@ class Selection:
         flat = values.reshape(*lead, len(self.chosen), self.outputs.numel())
         index = self.chosen.reshape(len(self.chosen), -1).to(values.device)
         return flat.gather(-1, index.expand(*lead, *index.shape)).reshape(*lead, *self.chosen.shape)
+
+
+def _chosen(number: Tensor, target: Any) -> Tensor:
+    """Of the outputs' numbers (rows, *outputs) those that Captum's target selects: an index (or a tuple of them) for
+    all rows, or a tensor or list with one for each row."""
+    if isinstance(target, Tensor):
+        if target.is_floating_point() or target.dim() > 1:
+            raise TypeError("a tensor of targets has an integer for each row, or one for all")
+        target = int(target) if target.numel() == 1 else target.tolist()
+    if isinstance(target, (int, tuple)):
+        index = (target,) if isinstance(target, int) else target
+        return number[(slice(None), *index)]
+    if not isinstance(target, list):
+        raise TypeError("an integer, a tuple, a tensor or a list is needed")
+    if len(target) != len(number):
+        raise ValueError(f"there are {len(target)} targets for {len(number)} rows")
+    if all(isinstance(each, int) for each in target):
+        if number.dim() != 2:
+            raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
+        return number[torch.arange(len(number)), torch.tensor(target)]
+    return torch.stack([number[(row, *each)] for row, each in enumerate(target)])

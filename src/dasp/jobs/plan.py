@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
+from dasp.games.target import PREDICTED
 from dasp.jobs import groups
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.options import Options
 from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
-from dasp.jobs.worker import PREDICTED, Task, Worker, outputs_of
+from dasp.jobs.worker import Task, Worker, outputs_of
 
 __all__ = ["Plan", "Say", "plan"]
 
@@ -165,11 +166,11 @@ def _check_base(worker: Worker, x: Tensor) -> None:
 
 
 def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
-    outputs = worker.outputs(x)
-    target, finite = worker.target(outputs, outputs.argmax(1).numpy() if labelled else None)
+    request = worker.prepare(x, PREDICTED if labelled else None)
+    finite = request.full.isfinite().cpu()
     if not finite.any():
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite")
-    worker.attribute(x[finite], target[finite] if isinstance(target, Tensor) else target)
+    worker.run(request.rows_of(finite.nonzero()[:, 0]))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +21,14 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 from dasp.explainer import Explainer
-from dasp.explainer.result import LARGE_GAP, Attributed
-from dasp.games.request import yardstick
+from dasp.explainer.result import Attributed
+from dasp.games.request import Request
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.notes import Notes
 from dasp.jobs.reading.chunks import Chunk
 
-__all__ = ["PREDICTED", "Task", "Worker", "outputs_of"]
-
-PREDICTED = "predicted"
-_MISSED = re.compile(r"(\d+) row\(s\) did not reach the tolerance \S+ with \d+ (evaluations|permutations)")
+__all__ = ["Task", "Worker", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -70,19 +66,18 @@ class Worker:
 
     def explain(self, chunk: Chunk) -> pa.Table:
         """The rows of the output for a chunk of the input."""
-        x = torch.from_numpy(chunk.values)
-        target, finite = self.target(self.outputs(x), chunk.targets)
-        if finite.all():
-            return self._table(chunk, target, *self.attribute(x, target))
+        request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
+        finite = request.full.isfinite().cpu()
         lost = chunk.ids.filter(pa.array(~finite.numpy())).to_pylist()
-        if not self.task.skip:
+        if lost and not self.task.skip:
             raise BadInput(
                 f"the model's output for the row of id {lost[0]} is not finite; --on-bad-row skip leaves such rows out"
             )
-        left = chunk.only(finite.numpy())
-        table = self.explain(left) if len(left.values) else pa.table({})
-        notes, table = Notes.off(table)
-        return (notes + Notes(left_out=len(lost), ids=tuple(map(str, lost)))).on(table)
+        notes = Notes(left_out=len(lost), ids=tuple(map(str, lost)))
+        if not finite.any():
+            return notes.on(pa.table({}))
+        result = self.run(request.rows_of(finite.nonzero()[:, 0]) if lost else request)
+        return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
 
     def outputs(self, x: Tensor) -> Tensor:
         """The model's outputs for rows, (rows, outputs)."""
@@ -90,22 +85,17 @@ class Worker:
         parts = x.split(self.task.explainer["batch_size"] or len(x))
         return torch.cat([outputs_of(self.model, part, self.explainer.device) for part in parts]).cpu()
 
-    def target(self, outputs: Tensor, given: Any = None) -> tuple[Any, Tensor]:
-        """Which of the outputs are explained (`given` for each row, perhaps), and whether they are finite."""
-        target: Any = self.task.target
-        if given is not None:
-            target = torch.from_numpy(given)
-        elif target == PREDICTED:
-            target = outputs.argmax(1)
-        return target, outputs.gather(1, _each(target, len(outputs))[:, None])[:, 0].isfinite()
-
-    def attribute(self, x: Tensor, target: Any) -> tuple[Attributed, Notes]:
-        """The rows explained, in the same way every time, and what is to be said of them."""
+    def prepare(self, x: Tensor, target: Any = None) -> Request:
+        """What is asked of some rows: the task's target, or one that is given for each row."""
         self._seed()
-        with warnings.catch_warnings(record=True) as caught, _silent():
-            warnings.simplefilter("always")
-            result = self.explainer.attribute(x, target)
-        return result, self._notes(result, [str(warning.message) for warning in caught])
+        return self.explainer.prepare(x, self.task.target if target is None else target)
+
+    def run(self, request: Request) -> Attributed:
+        """The rows explained, in the same way every time."""
+        self._seed()
+        with warnings.catch_warnings(), _silent():
+            warnings.simplefilter("ignore")  # what is to be said of a chunk is in its notes
+            return self.explainer.run(request)
 
     def _seed(self) -> None:
         """For models and methods that use the global generators."""
@@ -114,23 +104,16 @@ class Worker:
         np.random.seed(seed)  # noqa: NPY002 - Captum's
         torch.manual_seed(seed)
 
-    def _notes(self, result: Attributed, warned: list[str]) -> Notes:
-        values = torch.from_numpy(self._flat(result.values)).T
-        gap, missed, tolerance = result.gap.cpu().reshape(-1).abs(), 0, self.task.explainer["tolerance"]
-        if result.std is not None:
-            missed = sum(int(found[1]) for found in map(_MISSED.match, warned) if found)
-        elif tolerance is not None and result.method != "Exact":
-            total = (result.prediction - result.base).cpu().reshape(-1)
-            missed = int((gap > tolerance * yardstick(total, values)).sum())
-        propagated = result.method.startswith(("DASP", "GradientDASP"))  # others may have gaps by their nature
-        gaps = int((gap > LARGE_GAP * values.abs().sum(0)).sum()) if propagated else 0
-        return Notes(infinite=int((~values.isfinite()).any(0).sum()), missed=missed, gaps=gaps)
+    def _notes(self, result: Attributed) -> Notes:
+        infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
+        missed = 0 if self.task.explainer["tolerance"] is None else result.missed  # else it is the method's own
+        return Notes(infinite=int(infinite), missed=missed, gaps=result.unbalanced)
 
-    def _table(self, chunk: Chunk, target: Any, result: Attributed, notes: Notes) -> pa.Table:
+    def _table(self, chunk: Chunk, result: Attributed, notes: Notes) -> pa.Table:
         rows = len(chunk.values)
         columns = {
             "id": chunk.ids,
-            "target": pa.array(_each(target, rows).numpy().astype(np.int32)),
+            "target": pa.array(result.target.numpy().astype(np.int32)),
             "prediction": _column(result.prediction),
             "base_value": _column(result.base.expand(result.prediction.shape)),
             **self._players("", "values", result.values),
@@ -171,11 +154,6 @@ def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
     if result.dim() > 2:
         raise BadInput(f"the model returns {tuple(result.shape[1:])} outputs a row; one dimension of them is needed")
     return result.reshape(len(x), -1)
-
-
-def _each(target: Any, rows: int) -> Tensor:
-    """The target of each row."""
-    return target if isinstance(target, Tensor) else torch.full((rows,), target or 0)
 
 
 def _column(values: Tensor) -> pa.Array:

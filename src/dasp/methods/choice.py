@@ -78,8 +78,8 @@ def choose(
     `max_evaluations`.
 
     >>> import torch
-    >>> from dasp.games.arguments import games
-    >>> (game,) = games(torch.ones(1, 16), None, None, None)
+    >>> from dasp.games.arguments import Arguments, games
+    >>> (game,) = games(Arguments(torch.ones(1, 16)))
     >>> choose(game, lambda method: None).method
     'DASP, full rank'
     >>> choose(game, lambda method: "it has branches").reason

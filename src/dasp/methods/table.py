@@ -12,14 +12,12 @@ The paper counts these halves as one: `paper_cost`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from captum.attr import (
-    LRP,
     Attribution,
     DeepLift,
     FeatureAblation,
@@ -29,37 +27,38 @@ from captum.attr import (
     Saliency,
     ShapleyValueSampling,
 )
-from captum.attr._core.lrp import SUPPORTED_LAYERS_WITH_RULES, SUPPORTED_NON_LINEAR_LAYERS
-from captum.attr._utils.lrp_rules import EpsilonRule
-from torch import Tensor, nn
+from torch import nn
 
-from dasp.attribution.any_method import player_values
-from dasp.attribution.base import PlayerMethod
+from dasp.attribution.any_method import estimated
+from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.attribution.bayesian import FEWEST, BayesianShapley
 from dasp.attribution.dasp import DASP
 from dasp.attribution.deeplift.revealcancel import DeepLiftRevealCancel
 from dasp.attribution.exact import MOST_PLAYERS, ExactShapley
 from dasp.attribution.gradient import GradientDASP, automatic_rank
 from dasp.attribution.permutation import PermutationShapley
-from dasp.games.arguments import Baselines, Target, Tensors
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
-from dasp.games.request import Question
+from dasp.games.request import Request
 from dasp.propagation.coalitions import column_count
 
-__all__ = ["GRADIENT", "METHODS", "EpsilonLRP", "Method", "PlayerAttribution"]
+__all__ = ["GRADIENT", "METHODS", "Method", "MethodOnModel"]
 
 _PRIOR_NODES = 8
 _MOST_NODES, _MOST_STEPS = 64, 300  # where the integrals have converged
 GRADIENT = 3  # evaluations: forward once, and backward
 _AT_ONCE = {"perturbations_per_eval": 64}  # as quick as any; Captum's default of 1 evaluates row by row
+_BATCHES = frozenset({"internal_batch_size", "show_progress"})
+_SEEDED = _BATCHES | {"seed"}
+_REFINED = _SEEDED | {"tolerance"}
 
 
-class PlayerAttribution(PlayerMethod):
-    """A method with the arguments that all have here, and with options of its own `attribute` set.
+class MethodOnModel(PlayerMethod):
+    """A method for a model, with options of its own `attribute` set, and with the arguments that all have here.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)).eval()
-    >>> method = PlayerAttribution(IntegratedGradients(model), n_steps=10)
+    >>> method = MethodOnModel(IntegratedGradients(model), n_steps=10)
     >>> method.attribute(torch.ones(3, 4), feature_mask=torch.tensor([0, 0, 1, 2])).shape
     torch.Size([3, 2, 4])
     """
@@ -77,32 +76,14 @@ class PlayerAttribution(PlayerMethod):
         feature_mask: Tensors | None = None,
     ) -> Any:
         """Attributions in the shape of the inputs, every entry with the value of its player."""
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, background=True)
-        values = self.values(question, *given)
-        games = question.games
-        return question.answer([v.to(game.dtype).to(game.device) for v, game in zip(values, games, strict=True)])
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments)
+        values = self.explain(request).values
+        return request.answer([v.to(game.device, game.dtype) for v, game in zip(values, request.games, strict=True)])
 
-    def values(self, question: Question, *given: Any) -> list[Tensor]:
-        """The values of the players of each game (players, rows, *selected), by the method itself: `question` is that
-        of the arguments, which are all given."""
-        return player_values(self.method, question, *given, **self.options)
-
-
-class EpsilonLRP(LRP):  # type: ignore[misc]
-    """Captum's LRP with its ε rule for every layer that has none (Conv1d, Flatten, …), on a copy of the model."""
-
-    def __init__(self, model: nn.Module) -> None:
-        copied = copy.deepcopy(model)
-        super().__init__(copied if list(copied.children()) else nn.Sequential(copied))
-
-    def attribute(self, inputs: Tensors, target: Target = None, additional_forward_args: Any = None) -> Any:
-        """As Captum's, which forgets the rules of a model every time."""
-        known = (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS)
-        for layer in self.model.modules():
-            if not list(layer.children()) and type(layer) not in known:
-                layer.rule = EpsilonRule()
-        return super().attribute(inputs, target=target, additional_forward_args=additional_forward_args)
+    def explain(self, request: Request, **options: Any) -> Estimate:
+        """The values of the players, by the method itself; further options go before those that were set."""
+        return estimated(self.method, request, **{**self.options, **options})
 
 
 def _none(_: Game) -> int:
@@ -122,11 +103,16 @@ class Method:
     players: int | None = None  # the largest number of players
     paper_each: Callable[[Game], int] | None = None  # the same in the paper's accounting
     options: dict[str, Any] = field(default_factory=dict)  # further ones
+    takes: frozenset[str] = frozenset()  # which general options its `attribute` has, like a seed
+    error_bars: bool = False  # whether it knows standard deviations
+    exact: bool = False
+    propagates: bool = False  # moments, which are poor where values do not add up
+    row_by_row: bool = False  # as it draws from torch's own generator, rows would depend on those beside them
 
-    def on(self, model: nn.Module, number: int | None = None) -> PlayerAttribution:
+    def on(self, model: nn.Module, number: int | None = None) -> MethodOnModel:
         """The method for a model, with a number of samples if it takes any (None for its own default)."""
         options = self.options if number is None or self.samples is None else {**self.options, self.samples: number}
-        return PlayerAttribution(self.make(model), **options)
+        return MethodOnModel(self.make(model), **options)
 
     def number(self, game: Game, evaluations: int) -> int | None:
         """How many samples that many evaluations allow; None if not one."""
@@ -167,6 +153,8 @@ def _dasp(rank: Any) -> Method:
         each=lambda game: 2 * game.count * _propagated(rank)(game),
         paper_each=lambda game: game.count * _propagated(rank)(game),
         most=lambda game: game.count,
+        takes=_BATCHES,
+        propagates=True,
     )
 
 
@@ -176,6 +164,8 @@ def _gradient(rank: Any) -> Method:
         samples="nodes",
         each=lambda game: GRADIENT * _propagated(rank)(game),
         most=lambda _: _MOST_NODES,
+        takes=_REFINED,
+        propagates=True,
     )
 
 
@@ -187,7 +177,16 @@ def _bayesian(prior: Method | None, prior_number: Callable[[Game], int], **optio
         each=lambda _: 1,
         fewest=lambda game: min(FEWEST, 2**game.count),
         most=lambda game: 2**game.count,
+        takes=_REFINED,
+        error_bars=True,
     )
+
+
+def _epsilon_lrp(model: nn.Module) -> Attribution:
+    """Imported when it is needed: it rests on private parts of Captum."""
+    from dasp.methods.lrp import EpsilonLRP  # noqa: PLC0415
+
+    return EpsilonLRP(model)
 
 
 METHODS = {
@@ -196,7 +195,7 @@ METHODS = {
     "Integrated Gradients": Method(
         IntegratedGradients, samples="n_steps", each=lambda _: GRADIENT, most=lambda _: _MOST_STEPS
     ),
-    "ε-LRP": Method(EpsilonLRP, fixed=lambda _: GRADIENT),
+    "ε-LRP": Method(_epsilon_lrp, fixed=lambda _: GRADIENT),
     # input and baseline go through together
     "DeepLIFT Rescale": Method(DeepLift, fixed=lambda _: 2 * GRADIENT),
     # the reference; and differences with the weights and with their absolute values, forward and backward
@@ -205,11 +204,12 @@ METHODS = {
     "Occlusion": Method(FeatureAblation, fixed=lambda game: game.count + 1, options=_AT_ONCE),
     "Shapley sampling": Method(
         ShapleyValueSampling, fixed=lambda _: 1, samples="n_samples", each=lambda game: game.count,
-        options=_AT_ONCE,
+        options=_AT_ONCE, row_by_row=True,
     ),
-    "KernelSHAP": Method(KernelShap, samples="n_samples", each=lambda _: 1, options=_AT_ONCE),
+    "KernelSHAP": Method(KernelShap, samples="n_samples", each=lambda _: 1, options=_AT_ONCE, row_by_row=True),
     "Permutations": Method(
-        PermutationShapley, fixed=lambda _: 2, samples="n_permutations", each=lambda game: 2 * (game.count - 1)
+        PermutationShapley, fixed=lambda _: 2, samples="n_permutations", each=lambda game: 2 * (game.count - 1),
+        takes=_REFINED, error_bars=True,
     ),
     "DASP": _dasp(0),
     "DASP, full rank": _dasp("full"),
@@ -218,5 +218,8 @@ METHODS = {
     "BayesianShapley": _bayesian(None, _none),
     "BayesianShapley on GradientDASP": _bayesian(_gradient("auto"), lambda _: _PRIOR_NODES, nodes=_PRIOR_NODES),
     "BayesianShapley on DASP": _bayesian(_dasp("full"), lambda game: game.count),
-    "Exact": Method(ExactShapley, fixed=lambda game: 2**game.count, players=MOST_PLAYERS),
+    "Exact": Method(
+        ExactShapley, fixed=lambda game: 2**game.count, players=MOST_PLAYERS, takes=_BATCHES, error_bars=True,
+        exact=True,
+    ),
 }  # fmt: skip

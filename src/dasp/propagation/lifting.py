@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree
 
-from dasp.errors import UnsupportedOperation
+from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.values import Contributions, Linear, Toggled, packing
 
-__all__ = ["SHAPE_ONLY", "Lifted", "covered", "lift", "report"]
+__all__ = ["SHAPE_ONLY", "Frontier", "Lifted", "covered", "lift", "operation"]
 
 
 aten = torch.ops.aten
@@ -54,10 +54,56 @@ class Lifted:
 
     def __call__(self, *inputs: Any) -> Gaussian:
         """Both halves in one go, for inputs that are Gaussians already."""
-        output = self.random(*self.exact(*inputs))
-        if not isinstance(output, Gaussian):  # the output does not depend on the inputs
-            return Gaussian(output, torch.zeros_like(output))
-        return output
+        return _as_gaussian(self.random(*self.exact(*inputs)))
+
+    def frontier(self, *inputs: Any) -> Frontier:
+        """What crosses from the exact half to the random one."""
+        with torch.no_grad():
+            values = tuple(self.exact(*inputs))
+        return Frontier(self, values, tuple(isinstance(x, Contributions) for x in values))
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Where players meet: units as functions of who takes part, or what was made of them; and constants."""
+
+    lifted: Lifted
+    values: tuple[Any, ...]
+    meeting: tuple[bool, ...]  # which of the values are no constants
+
+    @property
+    def depends(self) -> bool:
+        """Whether anything there depends on who takes part."""
+        return any(self.meeting)
+
+    @property
+    def entries(self) -> int:
+        """Numbers in the widest tensor of units."""
+        met = [x for x in self.values if isinstance(x, Contributions)]
+        return max((x.expected(torch.zeros_like(x.value.difference)).numel() for x in met), default=1)
+
+    def map(self, function: Callable[[Any], Any]) -> Frontier:
+        """`function` of what depends on who takes part; constants stay."""
+        both = zip(self.values, self.meeting, strict=True)
+        return replace(self, values=tuple(function(x) if meets else x for x, meets in both))
+
+    def propagated(self, *, batched: bool = False, through: Callable[..., Any] | None = None) -> Gaussian:
+        """The model's output, where everything random is a Gaussian by now; `batched` along a first dimension. The
+        random half may be run `through` a compiled version of it."""
+        random = through or self.lifted.random
+        if batched:
+            dims = tuple(0 if isinstance(x, Gaussian) else None for x in self.values)
+            random = torch.vmap(random, in_dims=dims)
+        return _as_gaussian(random(*self.values))
+
+
+def _as_gaussian(output: Any) -> Gaussian:
+    """An output that does not depend on the inputs has no variance."""
+    return output if isinstance(output, Gaussian) else Gaussian(output, torch.zeros_like(output))
+
+
+class _NoRule(Exception):
+    """Says, while the graph is walked, that a node has no rule for its arguments."""
 
 
 class _Random:
@@ -90,15 +136,15 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             try:
                 targets[node], values[node] = _lift_call(node, args, kwargs, count)
-            except UnsupportedOperation:
+            except _NoRule:
                 missing.append(node)
                 values[node] = _RANDOM
         elif node.op == "output":
             values[node] = None
         else:
-            raise UnsupportedOperation(f"the traced graph has a {node.op} node, {node.target}")
+            raise UnsupportedOperation([Operation(f"{node.op} {node.target}")])
     if missing:
-        raise UnsupportedOperation(report(missing))
+        raise UnsupportedOperation([operation(node) for node in missing])
     return _cut(traced, values, targets, count)
 
 
@@ -117,7 +163,7 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
         return op, _LATER
     rule = RULES.get(op)
     if rule is None or not covered(node, rule):
-        raise UnsupportedOperation
+        raise _NoRule
     if kinds == {Toggled}:
         players = rule.tracker(op, *args, **kwargs)
         if players is not None:
@@ -127,7 +173,7 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
             target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
     if rule.gaussian is None or not _may_be_random(node, rule, args, kwargs):
-        raise UnsupportedOperation
+        raise _NoRule
     return rule.gaussian, _RANDOM
 
 
@@ -224,17 +270,8 @@ def _cut(
     return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
 
 
-def report(
-    missing: list[fx.Node],
-    values: str = "random values",
-    remedy: str = "Register rules for them with dasp.rule, or use",
-) -> str:
-    """A message that lists operations, each with the user's own line."""
-    lines = [f"{len(missing)} operation(s) of the model have no rule for {values}:"]
-    for node in missing:
-        frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
-        own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
-        where = "  in {}, line {}: {}".format(*own[-1]) if own else ""
-        lines.append(f"  - {node.target}{where}")
-    lines.append(f"{remedy} BayesianShapley, which only evaluates the model.")
-    return "\n".join(lines)
+def operation(node: fx.Node) -> Operation:
+    """The operation of a node, with the user's own line."""
+    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
+    return Operation(str(node.target), "{}, line {}: {}".format(*own[-1]) if own else "")

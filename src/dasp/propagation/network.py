@@ -1,46 +1,171 @@
-"""`propagate`: the lightweight probabilistic network by itself (Gast & Roth 2018, with factors)."""
+"""The lightweight probabilistic network (Gast & Roth 2018, with factors): a model that takes and gives Gaussians."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.propagation.coalitions import Rank, column_count, sketch
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.lifting import lift
+from dasp.propagation.lifting import Lifted, lift
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import checked_model, trace
 
-__all__ = ["propagate"]
+__all__ = ["KeptGraphs", "ProbabilisticNetwork", "propagate"]
+
+Model = nn.Module | ExportedProgram
 
 
-def propagate(model: nn.Module | ExportedProgram, mean: Tensor, variance: Tensor, *, rank: Rank = 0) -> Gaussian:
-    """The output's distribution for independent Gaussian inputs; differentiable in mean and variance.
+class KeptGraphs:
+    """The graph of a model and its lifted form, kept until the model, the shapes of its inputs or the players change.
+    The graphs share the model's weights, which may be trained meanwhile. Copies begin empty."""
+
+    def __init__(self, *, pool_first: bool = True) -> None:
+        self.pool_first = pool_first
+        self._traced: tuple[Hashable, fx.GraphModule] | None = None
+        self._lifted: tuple[Hashable, Lifted] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _empty, (self.pool_first,)
+
+    def traced(self, model: Model, example: tuple[Any, ...]) -> fx.GraphModule:
+        """The graph of a model for inputs like those of the example."""
+        signature = (_structure(model), _shapes(example))
+        if self._traced is None or self._traced[0] != signature:
+            self._traced = signature, trace(model, example, RULES, pool_first=self.pool_first)
+            self._lifted = None
+        return self._traced[1]
+
+    def lifted(
+        self, model: Model, example: tuple[Any, ...], arguments: tuple[Any, ...], count: int, players: Hashable
+    ) -> Lifted:
+        """The graph lifted for arguments (see `lift`); `players` are whatever that depends on beside shapes."""
+        graph = self.traced(model, example)
+        if self._lifted is None or self._lifted[0] != players:
+            self._lifted = players, lift(graph, arguments, count)
+        return self._lifted[1]
+
+
+def _empty(pool_first: bool) -> KeptGraphs:
+    return KeptGraphs(pool_first=pool_first)
+
+
+_PLAIN = (bool, int, float, str, tuple, torch.dtype, torch.device, type(None))
+
+
+def _structure(model: Model) -> Hashable:
+    """What a graph depends on beside the values of weights: which tensors they are, and how the modules are set."""
+    if isinstance(model, ExportedProgram):
+        return id(model)
+    settings = tuple((type(module), *_settings(module)) for module in model.modules())
+    return settings, tuple(id(x) for x in (*model.parameters(), *model.buffers()))
+
+
+def _settings(module: nn.Module) -> list[Hashable]:
+    return [
+        (name, repr(value) if isinstance(value, _PLAIN) else id(value))
+        for name, value in vars(module).items()
+        if isinstance(value, _PLAIN) or (callable(value) and not isinstance(value, nn.Module))
+    ]
+
+
+def _shapes(example: tuple[Any, ...]) -> Hashable:
+    """Of a tensor with a row per row the shape of a row, dtype and device, of another its whole shape, of anything else
+    the value."""
+    rows = next(len(x) for x in example if isinstance(x, Tensor))
+    return tuple(_shape(x, rows) for x in example)
+
+
+def _shape(x: Any, rows: int) -> Hashable:
+    if not isinstance(x, Tensor):
+        return type(x), repr(x)
+    batched = x.dim() > 0 and len(x) == rows
+    return batched, x.shape[1:] if batched else x.shape, x.dtype, x.device
+
+
+class ProbabilisticNetwork:
+    """A model as a function from Gaussians to Gaussians: the paper's lightweight probabilistic network.
+
+    It is traced when it is first called, and again only if shapes or the model's modules change; after that a call
+    costs a propagated pass. It shares the model's weights, and is differentiable in its inputs and in them.
 
     Args:
         model: a module in evaluation mode, or an `ExportedProgram`, of one input.
-        mean, variance: tensors of the input's shape, a row per sample.
-        rank: how many columns of correlation to keep; "full" is one per input entry.
+        rank: how many columns of correlation to keep between units that have the same inputs; "full" is one per input
+            entry. Of a `Gaussian` that has factors, these are kept.
 
-    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
-    >>> output = propagate(model, torch.zeros(5, 2), torch.ones(5, 2))
+    >>> network = ProbabilisticNetwork(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval())
+    >>> output = network(torch.zeros(5, 2), torch.ones(5, 2))
     >>> output.mean.shape, output.variance.shape
     (torch.Size([5, 1]), torch.Size([5, 1]))
     """
+
+    def __init__(self, model: Model, *, rank: Rank = 0) -> None:
+        column_count(rank, 1)
+        self.model, self.rank = checked_model(model), rank
+        self._graphs = KeptGraphs()
+
+    def __call__(self, mean: Tensor | Gaussian, variance: Tensor | None = None) -> Gaussian:
+        """The distribution of the output for independent Gaussian inputs, given by tensors of mean and variance with a
+        row per sample, or for the inputs that a `Gaussian` describes."""
+        return _propagated(self._graphs, self.model, _random(mean, variance, self.rank))
+
+
+def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = None, *, rank: Rank = 0) -> Gaussian:
+    """The distribution of a model's output for Gaussian inputs, once: see `ProbabilisticNetwork`, which has the same
+    arguments. What was traced is kept as long as the model is there, so that further calls are as quick.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
+    >>> propagate(model, torch.zeros(5, 2), torch.ones(5, 2)).mean.shape
+    torch.Size([5, 1])
+    """
+    checked_model(model)
+    with _LOCK:
+        graphs = _KEPT.setdefault(model, KeptGraphs())
+    return _propagated(graphs, model, _random(mean, variance, rank))
+
+
+_KEPT: WeakKeyDictionary[Model, KeptGraphs] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
+def _propagated(graphs: KeptGraphs, model: Model, value: Gaussian) -> Gaussian:
+    checked_model(model)
+    example = (value.mean.detach(),)
+    return graphs.lifted(model, example, (value,), value.mean[0].numel(), value.rank > 0)(value)
+
+
+def _random(mean: Tensor | Gaussian, variance: Tensor | None, rank: Rank) -> Gaussian:
+    """The inputs of a probabilistic network."""
+    if isinstance(mean, Gaussian):
+        if variance is not None:
+            raise TypeError("a Gaussian has its own variance: give it alone")
+        value = mean
+    elif variance is None:
+        raise TypeError("variance is missing: a tensor of the shape of the mean")
+    else:
+        value = Gaussian(mean, variance)
+    return _with_columns(value, rank)
+
+
+def _with_columns(value: Gaussian, rank: Rank) -> Gaussian:
+    """Each entry's own noise in columns, beside those that are there."""
+    mean, variance, factors = value.mean, value.variance, value.factors
     if mean.shape != variance.shape:
         raise ValueError(f"mean has shape {tuple(mean.shape)} and variance {tuple(variance.shape)}: they must be equal")
     if bool((variance < 0).any()):
         raise ValueError("variance has negative entries")
-    traced = trace(checked_model(model), (mean.detach(),), RULES)
-    players = mean[0].numel()
-    columns = column_count(rank, players)
+    columns = column_count(rank, mean[0].numel())
     if columns == 0:
-        value = Gaussian(mean, variance)
-    else:
-        certain = variance == 0
-        deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
-        signs = sketch(columns, players).to(mean)
-        factors = signs.view(-1, 1, *mean.shape[1:]) * deviation
-        value = Gaussian(mean, torch.zeros_like(variance), factors)
-    return lift(traced, (value,), players)(value)
+        return Gaussian(mean, variance, factors)
+    certain = variance == 0
+    deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
+    signs = sketch(columns, mean[0].numel()).to(mean)
+    own = signs.view(-1, 1, *mean.shape[1:]) * deviation
+    return Gaussian(mean, torch.zeros_like(variance), own if factors is None else torch.cat([factors, own]))

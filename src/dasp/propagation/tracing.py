@@ -75,16 +75,18 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
             warnings.simplefilter("ignore", FutureWarning)
             program = torch.export.export(model, pair, dynamic_shapes=_described(model, shapes))
     except Exception as error:
+        reason, where = _reason(error)
         raise UntraceableModel(
-            f"{type(model).__name__} cannot be exported to a graph by torch.export: {_reason(error)}\n"
+            f"{type(model).__name__} cannot be exported to a graph by torch.export: {reason}",
             "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley "
-            "only evaluates the model and needs no graph."
+            "only evaluates the model and needs no graph.",
+            where,
         ) from error
     if (fixed := _fixed_rows(program)) is not None:
         raise UntraceableModel(
             f"{type(model).__name__} becomes a graph for exactly {fixed} row(s): its forward turns the number of rows "
-            "into a constant, as int(x.shape[0]) or a loop over rows does\n"
-            "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph."
+            "into a constant, as int(x.shape[0]) or a loop over rows does",
+            "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph.",
         )
     return program
 
@@ -98,11 +100,11 @@ def _described(model: nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     return shapes
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> tuple[str, str]:
     """The first line of an export error, and the user's own line of code if it names one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("File ") and "site-packages" not in line]
-    return "\n  ".join([lines[0] if lines else type(error).__name__, *own[-1:]])
+    return lines[0] if lines else type(error).__name__, own[-1] if own else ""
 
 
 def checked_model(model: Any) -> nn.Module | ExportedProgram:

@@ -8,6 +8,7 @@ order interactions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,18 +16,18 @@ from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import PlayerMethod
+from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.pairs import Pairs
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.bayesian.priors import Prior, prior_values, trust
 from dasp.attribution.bayesian.regression import Regression, Regressions
 from dasp.attribution.exact import exact_values
-from dasp.attribution.refinement import answered, check_tolerance, refined, stages
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive
+from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
-from dasp.games.request import Question, rows_per_evaluation, worth
-from dasp.games.target import Selection
+from dasp.games.request import Request
 
 __all__ = ["FEWEST", "BayesianShapley"]
 
@@ -87,9 +88,7 @@ class BayesianShapley(PlayerMethod):
         cost no more evaluations than one. They always sum to f(input) − f(baseline).
 
         Args:
-            inputs, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
-            baselines: as in `DASP.attribute`; several rows for one input row (or a number of rows that is neither 1 nor
-                that of the inputs) are a background: what a coalition is worth is averaged over them.
+            inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
                 once for every row of a background). 2^N gives the exact values.
             tolerance: stop with a row when its largest standard deviation is below this fraction of
@@ -107,93 +106,94 @@ class BayesianShapley(PlayerMethod):
         """
         check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, background=True, at_once=internal_batch_size)
-        fewest = max(min(FEWEST, 2**game.count) for game in question.games)
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        estimate = self.explain(
+            request, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed,
+            internal_batch_size=internal_batch_size, show_progress=show_progress,
+        )  # fmt: skip
+        warn_of_missed(estimate.missed, tolerance, f"{max_evaluations} evaluations")
+        result = request.answer(estimate.values)
+        return (result, request.answer(estimate.std)) if return_std and estimate.std is not None else result
+
+    def explain(
+        self,
+        request: Request,
+        *,
+        max_evaluations: int = 2048,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Estimate:
+        """The values of the players with their standard deviations; the options are those of `attribute`."""
+        fewest = max(min(FEWEST, 2**game.count) for game in request.games)
         if max_evaluations < fewest:
             raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
-        priors: list[Tensor | None] = [None] * len(question.games)
-        if self.prior is not None:
-            priors = [*prior_values(self.prior, self.prior_options, question, *given)]
+        priors = prior_values(self.prior, self.prior_options, request)
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
-
-            def estimate(i: int, game: Game, select: Selection, empty: Tensor, full: Tensor) -> Any:
-                trusted, at_once = trust(self.prior), internal_batch_size or rows_per_evaluation(game)
-                own = _Estimate(
-                    self.forward_func, game, select, full - empty, priors[i], trusted, self._regressions, seed, at_once,
-                    progress,
-                )  # fmt: skip
-                return own.to(max_evaluations, tolerance)
-
-            return answered(question, estimate, tolerance, f"{max_evaluations} evaluations", return_std=return_std)
+            evaluators = request.evaluators(internal_batch_size, progress)
+            estimates = [
+                _Estimate(evaluator, prior, trust(self.prior), self._regressions, seed)
+                for evaluator, prior in zip(evaluators, priors, strict=True)
+            ]
+            return collected(request, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
 
 
+@dataclass(frozen=True)
 class _Estimate:
     """The posterior of one game; values are (players, rows, *selected)."""
 
-    def __init__(
-        self,
-        function: Callable[..., Tensor],
-        game: Game,
-        select: Selection,
-        total: Tensor,
-        prior: Tensor | None,
-        trust: Trust,
-        regressions: Regressions,
-        seed: int,
-        at_once: int,
-        progress: Any,
-    ) -> None:
-        self.function, self.game, self.select, self.total, self.prior = function, game, select, total, prior
-        self.trust, self.regressions, self.seed = trust, regressions, seed
-        self.at_once, self.progress = at_once, progress
+    evaluator: Evaluator
+    prior: Tensor | None
+    trust: Trust
+    regressions: Regressions
+    seed: int
 
-    def to(self, evaluations: int, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
+    def to(self, evaluations: int, tolerance: float | None) -> Refined:
         """Means, standard deviations, and how many rows missed the tolerance."""
-        if evaluations >= 2**self.game.count:
-            values = exact_values(self.function, self.game, self.select, self.at_once, self.progress)
+        game = self.evaluator.game
+        if evaluations >= 2**game.count:
+            values = exact_values(self.evaluator)
             return values, torch.zeros_like(values), 0
-        pairs = self.regressions.pairs(self.game.count, (evaluations - 2) // 2, self.seed)
-        outputs = self.total[0].numel()
+        pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed)
+        outputs = self.evaluator.total[0].numel()
         parts = [
-            self._refined(pairs, torch.arange(self.game.rows)[part], tolerance)
-            for part, _ in self.game.slices(max(1, _NUMBERS_AT_ONCE // (len(pairs) * outputs)))
+            self._refined(pairs, torch.arange(game.rows)[part], tolerance)
+            for part, _ in game.slices(max(1, _NUMBERS_AT_ONCE // (len(pairs) * outputs)))
         ]
         means, deviations, missed = zip(*parts, strict=True)
         return torch.cat(means, 1), torch.cat(deviations, 1), sum(missed)
 
-    def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> tuple[Tensor, Tensor, int]:
-        values = torch.empty(len(pairs), *self.total[rows].shape, dtype=torch.float64)
+    def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
+        players, total = self.evaluator.game.count, self.evaluator.total[rows]
+        values = torch.empty(len(pairs), *total.shape, dtype=torch.float64)
         done = 0
 
-        def estimate(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
+        def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
             values[done:number, left] = self._half_differences(pairs.members[done:number], rows[left])
             done = number
             regression = self.regressions.on(pairs.first(number), self.seed)
             return self._posterior(regression, values[:number, left], rows[left])
 
-        numbers = stages(max(_FIRST_PAIRS, self.game.count), len(pairs), _GROWTH, tolerance)
-        mean, deviation, missed = refined(numbers, tolerance, self.total[rows], estimate)
-        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < self.game.count else missed
+        numbers = stages(max(_FIRST_PAIRS, players), len(pairs), _GROWTH, tolerance)
+        mean, deviation, missed = refined(numbers, tolerance, total, fitted)
+        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < players else missed
 
     def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
         """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""
-        game, select = self.game.rows_of(rows.to(self.game.device)), self.select.rows(rows)
-        present, absent = (
-            worth(self.function, game, select, side, self.at_once, self.progress) for side in (members, ~members)
-        )
-        return (present - absent) / 2
+        own = self.evaluator.rows_of(rows)
+        return (own.worth(members) - own.worth(~members)) / 2
 
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        shape = self.total[rows].shape
-        columns, total = values.flatten(1), self.total[rows].flatten()
-        prior, covariances = torch.zeros(len(total), self.game.count, dtype=torch.float64), []
+        game, total = self.evaluator.game, self.evaluator.total[rows]
+        prior, covariances = torch.zeros(total.numel(), game.count, dtype=torch.float64), []
         if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T
-            covariances = _covariances(prior, self.game)
-        mean, deviation = posterior(regression, columns, total, prior, covariances, self.trust)
-        return mean.T.unflatten(1, shape), deviation.T.unflatten(1, shape)
+            covariances = _covariances(prior, game)
+        mean, deviation = posterior(regression, values.flatten(1), total.flatten(), prior, covariances, self.trust)
+        return mean.T.unflatten(1, total.shape), deviation.T.unflatten(1, total.shape)
 
 
 def _covariances(prior: Tensor, game: Game) -> list[Covariance]:

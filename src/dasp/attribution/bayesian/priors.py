@@ -8,12 +8,11 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor
 
-from dasp.attribution.any_method import player_values, values_of
+from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian.posterior import Trust
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient import GradientDASP
-from dasp.games.arguments import Tensors
-from dasp.games.request import Question
+from dasp.games.request import Request
 
 __all__ = ["Prior", "prior_values", "trust"]
 
@@ -33,14 +32,14 @@ def trust(prior: Prior) -> Trust:
     return Trust(0.05, 1.2)
 
 
-def prior_values(
-    prior: Attribution | Tensors, options: dict[str, Any], question: Question, inputs: Tensors, *rest: Any
-) -> list[Tensor]:
-    """The prior of each game, (players, rows, *selected) in float64 on the CPU."""
+def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | list[None]:
+    """The prior of each game, (players, rows, *selected) in float64 on the CPU; None if there is none."""
+    if prior is None:
+        return [None] * len(request.games)
     if isinstance(prior, Attribution):
-        values = player_values(prior, question, inputs, *rest, **options)
+        values = [x.cpu().double() for x in estimated(prior, request, **options).values]
     else:
-        values = values_of(prior, question, inputs)
+        values = request.values_of(prior)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the prior has NaN or infinite entries")
     return values

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.base import PropagatedAttribution
+from dasp.attribution.base import Estimate, PropagatedAttribution
 from dasp.attribution.deeplift.difference import Difference, Nonlinear
 from dasp.attribution.deeplift.walk import walk
-from dasp.games.arguments import Baselines, Target, Tensors
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
-from dasp.games.request import Question
+from dasp.games.request import Request
 from dasp.games.target import Selection
 
 __all__ = ["DeepLiftRevealCancel"]
@@ -45,7 +45,6 @@ class DeepLiftRevealCancel(PropagatedAttribution):
     tensor([[2., 0.]])
     """
 
-    backgrounds = False
     _pool_first = False  # DeepLIFT depends on how the function is written: as the user wrote it
 
     def __init__(self, model: nn.Module | ExportedProgram, *, rule: Nonlinear = "revealcancel") -> None:
@@ -66,10 +65,18 @@ class DeepLiftRevealCancel(PropagatedAttribution):
     ) -> Any:
         """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None; the
         arguments are those of `DASP.attribute`. A group of entries of `feature_mask` has the sum of their values."""
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments)
+        values = self.explain(request).values
+        result = request.answer(values)
+        return (result, request.gaps(values)) if return_convergence_delta else result
+
+    def explain(self, request: Request) -> Estimate:
+        """The contributions of the players."""
         self._check_differentiable()
-        question = Question.ask(self.forward_func, inputs, baselines, target, additional_forward_args, feature_mask)
-        values = [self._values(game, select) for game, select in zip(question.games, question.selections, strict=True)]
-        return question.answer(values, return_convergence_delta)
+        each = request.beside_each_baseline()
+        values = [self._values(game, select) for game, select in zip(each.games, each.selections, strict=True)]
+        return Estimate(request.averaged(values))
 
     def _values(self, game: Game, select: Selection) -> Tensor:
         """The contributions of one game's players, (players, rows, *selected)."""
@@ -78,7 +85,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         inputs = [Difference.between(on, off) for on, off in zip(game.on, game.off, strict=True)]
         parts = [part.requires_grad_() for x in inputs for part in (x.positive, x.negative)]
         with torch.enable_grad():
-            output = walk(self._trace(game), (*inputs, *game.extra), self.rule)
+            output = walk(self.trace(game), (*inputs, *game.extra), self.rule)
             outputs = select(output.total).reshape(game.rows, -1).sum(0).unbind()
         result = torch.zeros(game.count, game.rows, len(outputs), dtype=game.dtype, device=game.device)
         players = torch.cat([mask.flatten() for mask in game.masks for _ in ("positive", "negative")])

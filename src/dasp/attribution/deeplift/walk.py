@@ -12,7 +12,7 @@ from torch.utils import _pytree
 from dasp.attribution.deeplift.difference import Difference, Nonlinear
 from dasp.attribution.deeplift.rules import at_reference, difference_rule
 from dasp.errors import UnsupportedOperation
-from dasp.propagation.lifting import SHAPE_ONLY, covered, report
+from dasp.propagation.lifting import SHAPE_ONLY, covered, operation
 from dasp.propagation.rules import RULES
 
 __all__ = ["walk"]
@@ -23,7 +23,7 @@ def walk(traced: fx.GraphModule, arguments: tuple[Any, ...], nonlinear: Nonlinea
     walker = _Walker(traced, nonlinear)
     output = walker.run(*arguments)
     if walker.missing:
-        raise UnsupportedOperation(report(walker.missing, "differences from a reference", "Use"))
+        raise UnsupportedOperation([operation(node) for node in walker.missing], "differences from a reference", "Use")
     return Difference.of(output, like=next(x for x in arguments if isinstance(x, Difference)))
 
 

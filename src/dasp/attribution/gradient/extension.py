@@ -16,7 +16,7 @@ from dasp.games.game import Game
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import bernoulli, sketch
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.values import Contributions
+from dasp.propagation.lifting import Lifted
 
 __all__ = ["Extension"]
 
@@ -29,8 +29,8 @@ class Extension:
 
     game: Game
     select: Selection
-    frontier: Callable[[Game], list[Any]]
-    random: Callable[..., Gaussian]
+    lifted: Lifted
+    compiled: Callable[..., Gaussian] | None  # its random half, if that was compiled
     columns: int
     seed: int
     at_once: int  # rows to propagate together
@@ -101,11 +101,9 @@ class Extension:
         signs = self._signs(places)
         if signs is not None and signs.shape[1] > 1:
             signs = signs.repeat_interleave(rows, 1)
-        values = [
-            bernoulli(x, q, signs) if isinstance(x, Contributions) else x for x in self.frontier(game.repeated(number))
-        ]
-        output = self.random(*values)
-        mean = output.mean if isinstance(output, Gaussian) else output  # constant, if no player is in it
+        repeated = game.repeated(number)
+        frontier = self.lifted.frontier(*repeated.toggled(), *repeated.extra)
+        mean = frontier.map(lambda x: bernoulli(x, q, signs)).propagated(through=self.compiled).mean
         return select(mean.unflatten(0, (number, rows))).reshape(number, rows, -1), q
 
     def _signs(self, places: Places) -> Tensor | None:

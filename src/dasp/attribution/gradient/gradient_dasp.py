@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,13 +23,13 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import PropagatedAttribution, rows_at_once
+from dasp.attribution.base import Estimate, PropagatedAttribution, rows_at_once
 from dasp.attribution.gradient.extension import Extension
 from dasp.attribution.gradient.quadrature import Index, check_index, fejer, gauss
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive
-from dasp.games.background import background_rows
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.games.background import clustered
 from dasp.games.game import Game
-from dasp.games.request import Question, yardstick
+from dasp.games.request import Request, yardstick
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, column_count
 from dasp.propagation.gaussian import Gaussian
@@ -93,9 +92,7 @@ class GradientDASP(PropagatedAttribution):
         """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
         Args:
-            inputs, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
-            baselines: as in `DASP.attribute`; several rows for one input row (or a number of rows that is neither 1
-                nor that of the inputs) are a background distribution, over which the attributions are averaged.
+            inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             nodes: K for Gauss–Legendre with K nodes; None refines each row until the attributions sum to
                 f(input) − f(baseline) within `tolerance`, relative to it (or to
                 1 % of Σ|attributions|, if that is more), with 7 to 63 nodes (16
@@ -108,34 +105,56 @@ class GradientDASP(PropagatedAttribution):
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
         """
-        background = background_rows(
-            inputs, baselines, target, additional_forward_args, feature_mask, background_clusters
-        )
-        if background is not None:
-            parts = self.attribute(
-                *background.arguments, nodes=nodes, tolerance=tolerance, index=index, seed=seed,
-                internal_batch_size=internal_batch_size, show_progress=show_progress, return_convergence_delta=True,
-            )  # fmt: skip
-            attributions, delta = map(background.average, parts)
-            return (attributions, delta) if return_convergence_delta else attributions
+        check_positive(internal_batch_size=internal_batch_size)
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        request = request if background_clusters is None else clustered(request, background_clusters)
+        estimate = self.explain(
+            request, nodes=nodes, tolerance=tolerance, index=index, seed=seed, internal_batch_size=internal_batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
+        gaps = request.gaps(estimate.values)
+        if estimate.missed:
+            warnings.warn(
+                f"{estimate.missed} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: "
+                f"the attributions miss f(input) − f(baseline) by up to {float(gaps.abs().max()):.3g}. Raise "
+                "`tolerance` or, if less than full, `rank`.",
+                stacklevel=2,
+            )
+        result = request.answer(estimate.values)
+        return (result, gaps) if return_convergence_delta else result
+
+    def explain(
+        self,
+        request: Request,
+        *,
+        nodes: int | None = None,
+        tolerance: float = 1e-2,
+        index: Index = "shapley",
+        background_clusters: int | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Estimate:
+        """The values of the players; the options are those of `attribute`."""
         _check(index, nodes, internal_batch_size)
+        request = request if background_clusters is None else clustered(request, background_clusters)
         self._check_differentiable()
         if tolerance <= 0:
             raise ValueError(f"tolerance must be positive, not {tolerance}")
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
-        values, start = [], 0
+        adaptive = nodes is None and index == "shapley"
+        each = request.beside_each_baseline()
+        values = []
         with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
-            for game, select in zip(question.games, question.selections, strict=True):
+            for rows, game, select in each.parts():
                 extension = self._extension(game, select, seed, internal_batch_size, progress)
-                if nodes is not None or index != "shapley":
+                if adaptive:
+                    values.append(_adapted(extension, each.total[rows], tolerance))
+                else:
                     places, weights = gauss(nodes or _OTHER_NODES, index)
                     values.append(_weighted(extension.slopes(places), weights))
-                else:
-                    wanted = (question.full - question.empty)[start : start + game.rows]
-                    values.append(_refined(extension, wanted, tolerance))
-                start += game.rows
-        return question.answer(values, return_convergence_delta)
+        missed = _missed(each, values, tolerance, len(request.empties)) if adaptive else 0
+        return Estimate(request.averaged(values), missed=missed)
 
     def interactions(
         self,
@@ -164,13 +183,15 @@ class GradientDASP(PropagatedAttribution):
         """
         _check(index, nodes, internal_batch_size)
         self._check_differentiable()
-        given = (inputs, baselines, target, additional_forward_args, feature_mask)
-        question = Question.ask(self.forward_func, *given, at_once=internal_batch_size)
-        if question.full.dim() > 1:
-            raise ValueError(f"interactions are of one output: choose a target among {tuple(question.full.shape[1:])}")
-        if len(question.games) > 1:
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        if request.full.dim() > 1:
+            raise ValueError(f"interactions are of one output: choose a target among {tuple(request.full.shape[1:])}")
+        if len(request.games) > 1:
             raise ValueError("interactions need the same players in all rows")
-        (game,), (select,) = question.games, question.selections
+        if arguments.background:
+            raise ValueError("interactions need one baseline: one row, or one for each input row")
+        (game,), (select,) = request.games, request.selections
         chosen = list(range(game.count)) if players is None else list(players)
         if not all(0 <= player < game.count for player in chosen):
             raise ValueError(f"players must be from 0 to {game.count - 1}, not {chosen}")
@@ -185,12 +206,12 @@ class GradientDASP(PropagatedAttribution):
     def _extension(
         self, game: Game, select: Selection, seed: int, internal_batch_size: int | None, progress: Any
     ) -> Extension:
-        lifted = self._lift(game)
-        random = self._compiled(lifted.random) if self.compile else lifted.random
+        lifted = self.lift(game)
         columns = column_count(automatic_rank(game) if self.rank == "auto" else self.rank, game.count)
-        frontier = partial(self._frontier, lifted)
-        at_once = internal_batch_size or rows_at_once(frontier(next(game.slices(1))[1]))
-        return Extension(game, select, frontier, random, columns, seed, max(1, at_once // (1 + columns)), progress)
+        first = game.rows_of(slice(0, 1))
+        at_once = internal_batch_size or rows_at_once(lifted.frontier(*first.toggled(), *first.extra))
+        compiled = self._compiled(lifted.random) if self.compile else None
+        return Extension(game, select, lifted, compiled, columns, seed, max(1, at_once // (1 + columns)), progress)
 
     def _compiled(self, module: Any) -> Callable[..., Gaussian]:
         """The module through torch.compile, or as it is, with a warning, if that fails."""
@@ -227,8 +248,17 @@ def _weighted(slopes: Tensor, weights: Any) -> Tensor:
     return torch.tensordot(torch.as_tensor(weights, dtype=slopes.dtype, device=slopes.device), slopes, dims=1)
 
 
-def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
-    """Double the nodes of the rows whose values do not sum to `wanted` yet."""
+def _missed(request: Request, values: list[Tensor], tolerance: float, baselines: int) -> int:
+    """How many rows have, beside any of the baselines, values that do not add up within the tolerance."""
+    gaps, missed = request.gaps(values).abs(), 0
+    for v, (rows, game, _) in zip(values, request.parts(), strict=True):
+        beyond = gaps[rows] > tolerance * yardstick(request.total[rows].to(v), v)
+        missed += int(beyond.view(baselines, game.rows // baselines, -1).any(2).any(0).sum())
+    return missed
+
+
+def _adapted(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
+    """Double the nodes of the rows whose values do not sum to `wanted` yet, as long as there are any."""
     wanted = wanted.to(extension.game.dtype)
     left = torch.arange(len(wanted), device=wanted.device)
     result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
@@ -242,12 +272,6 @@ def _refined(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
         gap = (values.sum(0) - wanted[left]).abs()
         still = (gap > tolerance * yardstick(wanted[left], values)).view(len(left), -1).any(1)
         if not bool(still.any()):
-            return result
+            break
         left, slopes = left[still], slopes[:, :, still]
-    warnings.warn(
-        f"{len(left)} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: the "
-        f"attributions miss f(input) − f(baseline) by up to {float(gap.max()):.3g}. Raise `tolerance` or, if "
-        "less than full, `rank`.",
-        stacklevel=3,
-    )
     return result

@@ -16,9 +16,9 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor
 
-from dasp.games.arguments import Baselines, Target, Tensors, check_positive, games
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, games
+from dasp.games.evaluator import rows_per_evaluation
 from dasp.games.game import Game
-from dasp.games.request import rows_per_evaluation
 from dasp.games.target import Selection
 
 __all__ = ["CoalitionPeer", "Solver", "Worth", "chosen_output", "row_targets"]
@@ -33,7 +33,7 @@ def row_targets(target: Target, rows: int) -> list[Any]:
 
 def chosen_output(outputs: Tensor, target: Any) -> Tensor:
     """The one output that is explained: (m, *outputs) → (m,)."""
-    chosen = Selection.of(torch.Size([1, *outputs.shape[1:]]), target).chosen
+    chosen = Selection.of(outputs[:1], target).chosen
     if chosen.numel() > 1:
         raise ValueError(f"target must select one of the outputs of shape {tuple(outputs.shape[1:])}")
     return outputs.flatten(1)[:, int(chosen)] if outputs.dim() > 1 else outputs
@@ -101,7 +101,7 @@ class CoalitionPeer(Attribution):  # type: ignore[misc]
     ) -> Any:
         """Attributions in the shape of the inputs, every entry with the value of its player."""
         check_positive(number=number)
-        parts = games(inputs, baselines, feature_mask, additional_forward_args)
+        parts = games(Arguments(inputs, baselines, target, additional_forward_args, feature_mask))
         rows = [row for game in parts for _, row in game.slices(1)]
         pieces = []
         for row, goal in zip(rows, row_targets(target, len(rows)), strict=True):

@@ -15,7 +15,7 @@ from captum.attr import Attribution
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from dasp.games.arguments import Baselines, Target, games
+from dasp.games.arguments import Arguments, Baselines, Target, games
 from dasp.paper.peers.coalition_peer import Worth, chosen_output, row_targets
 
 with warnings.catch_warnings():
@@ -93,7 +93,7 @@ class _Explainer(Attribution):  # type: ignore[misc]
     def _attributed(self, inputs: Tensor, baselines: Baselines, target: Target, explain: Any) -> Tensor:
         if not isinstance(inputs, Tensor):
             raise TypeError(f"one input tensor can be explained, not a {type(inputs).__name__}")
-        (game,) = games(inputs, baselines, None, None)
+        (game,) = games(Arguments(inputs, baselines))
         (x,), (off,) = game.on, game.off
         if bool((off != off[:1]).any()):
             raise ValueError("all rows must have the same baseline: it is the explainer's background")

@@ -1,0 +1,71 @@
+"""What coalitions are worth, by evaluating the model on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dasp.games.game import Game
+from dasp.games.target import Selection
+
+__all__ = ["Evaluator", "rows_per_evaluation"]
+
+_MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """v(S) of one game's coalitions, for all its rows."""
+
+    function: Callable[..., Tensor]
+    game: Game
+    select: Selection
+    empty: Tensor  # v(∅), (rows, *selected) in float64 on the CPU
+    full: Tensor  # v(P)
+    at_once: int  # rows of the model at most
+    progress: Any  # counts evaluations
+
+    @property
+    def total(self) -> Tensor:
+        """v(P) − v(∅)."""
+        return self.full - self.empty
+
+    def rows_of(self, part: Any) -> Evaluator:
+        """For some of the rows: a slice or indices."""
+        own = part.to(self.game.device) if isinstance(part, Tensor) else part
+        return replace(
+            self, game=self.game.rows_of(own), select=self.select.rows(part), empty=self.empty[part],
+            full=self.full[part],
+        )  # fmt: skip
+
+    def slices(self) -> list[tuple[slice, Evaluator]]:
+        """In parts of as many rows as may be evaluated at once."""
+        starts = range(0, self.game.rows, self.at_once)
+        parts = [slice(start, min(start + self.at_once, self.game.rows)) for start in starts]
+        return [(part, self.rows_of(part)) for part in parts]
+
+    def worth(self, coalitions: Any) -> Tensor:
+        """v(S) for every row, in float64 on the CPU: (m, rows, *selected). The coalitions (m, players) are a tensor, or
+        anything that gives slices of one."""
+        result = torch.empty(len(coalitions), *self.select.chosen.shape, dtype=torch.float64)
+        for part, rows in self.slices():
+            chunk = max(1, self.at_once // rows.game.rows)
+            for start in range(0, len(coalitions), chunk):
+                result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
+        return result
+
+    @torch.no_grad()
+    def _worth(self, members: Tensor) -> Tensor:
+        every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)
+        outputs = self.select(self.game.evaluate(self.function, every_row)).cpu().double()
+        self.progress.update(len(members) * self.game.rows)
+        return outputs
+
+
+def rows_per_evaluation(game: Game) -> int:
+    """How many rows to evaluate at once, unless the user says so."""
+    return max(1, min(_MOST_ROWS, _MOST_ENTRIES // sum(mask.numel() for mask in game.masks)))

@@ -1,0 +1,67 @@
+"""What a user wants of a method, whichever it is, as the options that the method has for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dasp.attribution.refinement import check_tolerance
+from dasp.errors import BadInput
+from dasp.games.arguments import check_positive
+from dasp.games.game import Game
+from dasp.methods.table import Method
+
+__all__ = ["Wanted"]
+
+_WHO_CAN = "BayesianShapley, Permutations and 'auto' do"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How near, at which cost, and how to go about it."""
+
+    tolerance: float | None = None
+    max_evaluations: int | None = None
+    error_bars: bool = False
+    batch_size: int | None = None
+    seed: int = 0
+    show_progress: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(max_evaluations=self.max_evaluations, batch_size=self.batch_size)
+        check_tolerance(self.tolerance)
+
+    @property
+    def evaluations(self) -> bool:
+        """Whether model evaluations on top of an approximation are called for."""
+        return self.error_bars or self.tolerance is not None or self.max_evaluations is not None
+
+    def options(self, name: str, method: Method, game: Game) -> dict[str, Any]:
+        """Options of the method's `attribute`; what is wanted, and it cannot do, is refused."""
+        if self.error_bars and not method.error_bars:
+            raise BadInput(f"{name} knows no error bars: {_WHO_CAN}")
+        general = {"internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress}
+        options = {**method.options, **{key: value for key, value in general.items() if key in method.takes}}
+        if method.exact:
+            return options
+        if self.tolerance is not None:
+            if "tolerance" not in method.takes:
+                raise BadInput(f"{name} knows no tolerance: {_WHO_CAN}")
+            options["tolerance"] = self.tolerance
+        if self.max_evaluations is not None:
+            if self.tolerance is not None and method.samples == "nodes":
+                raise BadInput(f"{name} takes a tolerance or a number of evaluations, not both")
+            options |= _samples(name, method, game, self.max_evaluations)
+        return options
+
+
+def _samples(name: str, method: Method, game: Game, evaluations: int) -> dict[str, int]:
+    """As many samples as evaluations allow; those of BayesianShapley do not count its prior."""
+    if method.samples is None:
+        raise BadInput(f"{name} takes always the same number of evaluations: leave max_evaluations out")
+    if method.samples == "max_evaluations":
+        return {method.samples: evaluations}
+    number = method.number(replace(game, baselines=game.baselines[:1], shares=None), evaluations)
+    if number is None:
+        raise BadInput(f"{evaluations} evaluations are too few for {name} with {game.count} players")
+    return {method.samples: number}
