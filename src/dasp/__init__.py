@@ -10,7 +10,7 @@ from dasp.attribution.permutation import PermutationShapley
 from dasp.errors import UnsupportedOperation, UntraceableModel
 from dasp.evaluation import axioms, completeness_gap, rmse, spearman
 from dasp.explainer import Explainer
-from dasp.propagation import Gaussian, propagate, rule
+from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
     "DASP",
@@ -21,6 +21,7 @@ __all__ = [
     "Gaussian",
     "GradientDASP",
     "PermutationShapley",
+    "ProbabilisticNetwork",
     "UnsupportedOperation",
     "UntraceableModel",
     "axioms",
