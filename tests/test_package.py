@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,19 @@ def test_every_page_is_linked_from_the_readme():
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_picture_of_the_readme_can_be_drawn(tmp_path, monkeypatch):
+    """From fewer images and permutations, elsewhere."""
+    pictures = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
+    main = pictures["main"]
+    x, y = pictures["digits"]()
+    smaller = {"PICTURE": tmp_path / "digits.png", "PERMUTATIONS": 2, "TEST": 200, "digits": lambda: (x[:800], y[:800])}
+    for name, value in smaller.items():
+        monkeypatch.setitem(main.__globals__, name, value)
+    with torch.random.fork_rng(devices=[]):
+        main()
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
 
 
 def test_every_make_command_exists():
