@@ -19,6 +19,7 @@ from rich.console import Console
 
 from dasp.errors import BadInput
 from dasp.jobs.options import OPTIONS, Options, name_of
+from dasp.paper.sizes import SizeName
 
 app = typer.Typer(
     name="dasp",
@@ -33,30 +34,53 @@ _USAGE: type[Any] = typer.BadParameter.__mro__[2]  # the exception of all usage 
 _INTERRUPTED = 130
 
 
-_Experiment = Annotated[str, typer.Argument(help="parkinsons, dna, mnist or all")]
-_Full = Annotated[bool, typer.Option("--full", help="The paper's sizes: hours instead of minutes.")]
-_Output = Annotated[Path, typer.Option("--output", "-o", help="The folder for results and what is kept of them.")]
-_Threads = Annotated[int, typer.Option(min=1, help="Threads for torch.")]
+_Experiment = Annotated[str, typer.Argument(help="Experiment to run: parkinsons, dna, mnist or all.")]
+_Size = Annotated[
+    SizeName | None,
+    typer.Option(
+        "--size", show_default=SizeName.QUICK.value,
+        help="Rows, budgets and exactness of the truth: quick takes minutes, standard a quarter of an hour, and paper, "
+        "which has the paper's numbers, hours.",
+    ),
+]  # fmt: skip
+_Full = Annotated[bool, typer.Option("--full", help="Another name for --size paper.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the results and for what is kept of them.")]
+_Threads = Annotated[int, typer.Option(min=1, help="Number of threads for torch.")]
 
 
 @app.command()
 def reproduce(
-    experiment: _Experiment = "all", full: _Full = False, output: _Output = Path("results"), threads: _Threads = 2
+    experiment: _Experiment = "all",
+    size: _Size = None,
+    full: _Full = False,
+    output: _Output = Path("results"),
+    threads: _Threads = 2,
 ) -> None:
-    """The paper's three experiments: train, explain by every method, compare, and show all of it on one page."""
+    """Reproduce the paper's experiments: train, explain by every method, compare, and show everything on one page."""
     with _needs("experiments"):
         from dasp.paper.reproduce import reproduce as run  # noqa: PLC0415  # torch and matplotlib take seconds
-    run(experiment, output, Console(), full=full, threads=threads)
+    run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
 
 
 @app.command()
 def benchmark(
-    experiment: _Experiment = "all", full: _Full = False, output: _Output = Path("results"), threads: _Threads = 2
+    experiment: _Experiment = "all",
+    size: _Size = None,
+    full: _Full = False,
+    output: _Output = Path("results"),
+    threads: _Threads = 2,
 ) -> None:
-    """Our estimators against shap, captum and shapiq: same networks, rows, truth and threads, in one run."""
+    """Compare our estimators with shap, captum and shapiq: same networks, rows, truth and threads, in one run."""
     with _needs("experiments"):
         from dasp.paper.benchmark import benchmark as run  # noqa: PLC0415
-    run(experiment, output, Console(), full=full, threads=threads)
+    run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
+
+
+def _chosen_size(size: SizeName | None, *, full: bool) -> SizeName:
+    """Combine --size with --full."""
+    if full and size not in (None, SizeName.PAPER):
+        raise BadInput(f"--full is --size paper, but --size {size} is given, too; leave one of them out")
+    return SizeName.PAPER if full else size or SizeName.QUICK
 
 
 @contextmanager

@@ -1,12 +1,12 @@
-"""`dasp benchmark`: our estimators and today's libraries on the same networks, rows, truth and threads, in one run.
+"""`dasp benchmark`: our estimators against other libraries, on the same networks, rows, truth and threads, in one run.
 
     results/benchmark/mnist.json, …  every result, and where a peer is ahead
     results/benchmark/mnist.png, …   error against wall time and evaluations
 
 Networks and truths are those of `dasp reproduce`, kept in the same place; results are always measured anew, as times of
 different runs cannot be compared. Ours explain all rows at once, as do Captum's and two of shap's; the other libraries
-take row after row. So there are two times: per row, explaining all of them, and of a row by itself; and, as a third,
-that of the first call for a row, with what is done once (tracing, coalitions and the regression on them).
+take row after row. So there are three times: per row, explaining all of them; of a row by itself; and of the first call
+for a row, with what is done once (tracing, coalitions and the regression on them).
 """
 
 from __future__ import annotations
@@ -27,47 +27,57 @@ from threadpoolctl import threadpool_limits
 from dasp.evaluation import Result
 from dasp.methods import METHODS
 from dasp.paper.claims import OURS, Standing, others_on_front, standings
+from dasp.paper.experiment import SizeName
 from dasp.paper.outcome import Outcome, measured, prepared
 from dasp.paper.peers import PEERS
 from dasp.paper.progress import Stages
-from dasp.paper.reproduce import save, selected
+from dasp.paper.report import save
+from dasp.paper.reproduce import selected
 from dasp.paper.store import Store, write
 from dasp.plots.comparison import pareto
 
 __all__ = ["CONTESTANTS", "benchmark"]
 
+_DURATIONS = {
+    SizeName.QUICK: "This takes about six minutes on two cores, and half as long if `dasp reproduce` was there before.",
+    SizeName.STANDARD: "This takes about 20 minutes on two cores; less, if `dasp reproduce` was there before.",
+    SizeName.PAPER: "This takes hours.",
+}
 CONTESTANTS = {**{name: METHODS[name] for name in OURS}, **PEERS}
 
 
-def benchmark(name: str, folder: Path, console: Console, *, full: bool = False, threads: int = 2) -> list[Path]:
+def benchmark(
+    name: str, folder: Path, console: Console, *, size: SizeName = SizeName.QUICK, threads: int = 2
+) -> list[Path]:
     """Measure, write a figure and a JSON file for each experiment, and return the paths of the latter."""
     chosen = selected(name)
     torch.set_num_threads(threads)
     console.print("[bold]Our estimators against shap, captum and shapiq[/bold]")
     console.print(
-        f"Same networks, rows, truth and {threads} threads. A quarter of an hour on two cores, and ten minutes more if "
-        f"nothing is kept in {escape(str(folder / 'cache'))} yet; with --full, hours.\n"
+        f"The same networks, rows, truth and {threads} threads for all. {_DURATIONS[size]} "
+        f"Networks and truths are kept in {escape(str(folder / 'cache'))}.\n"
     )
     files = []
     for experiment in chosen:
-        size = experiment.full if full else experiment.default
         with Stages(experiment.title, console) as step, threadpool_limits(threads):
-            outcome = measured(prepared(experiment, size, Store(folder / "cache"), step), CONTESTANTS, step)
+            setting = prepared(experiment, experiment.sizes[size], Store(folder / "cache"), step)
+            outcome = measured(setting, CONTESTANTS, step)
         title = f"{outcome.title}: {outcome.rows} rows explained"
         figure = pareto(outcome.results, ours=OURS, title=title, standard_error=outcome.problem.standard_error)
         picture = save(figure, folder / "benchmark" / f"{experiment.name}.png")
         file = picture.with_suffix(".json")
-        write(file, json.dumps(_record(outcome, threads), indent=1, ensure_ascii=False, allow_nan=False).encode())
+        write(file, json.dumps(_record(outcome, size, threads), indent=1, ensure_ascii=False, allow_nan=False).encode())
         _show(outcome, console)
         console.print(f"[bold]{escape(str(file))}[/bold], {escape(str(picture))}\n", soft_wrap=True)
         files.append(file)
     return files
 
 
-def _record(outcome: Outcome, threads: int) -> dict[str, Any]:
+def _record(outcome: Outcome, size: SizeName, threads: int) -> dict[str, Any]:
     libraries = {library: version(library) for library in ("torch", "captum", "shap", "shapiq", "torch-dasp")}
     return {
         "about": {"libraries": libraries, "python": platform.python_version(), "threads": threads},
+        "size": size.value,
         "data": outcome.data.source,
         "stands in for": outcome.data.stands_in_for,
         "network": outcome.quality,
@@ -91,7 +101,7 @@ def _record(outcome: Outcome, threads: int) -> dict[str, Any]:
 
 
 def _numbers(results: list[Result]) -> list[dict[str, Any]]:
-    """Plain values; JSON has no NaN (Spearman's correlation, where all values are the same)."""
+    """Convert results to plain values; JSON has no NaN (Spearman's correlation, where all values are the same)."""
     return [
         {name: None if isinstance(x, float) and math.isnan(x) else x for name, x in result.numbers().items()}
         for result in results

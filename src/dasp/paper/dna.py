@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, Explained, Size
+from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.plots.logo import logos
 
 __all__ = ["DNA", "LENGTH", "Sequences", "generate"]
@@ -40,12 +40,12 @@ class Sequences:
     planted: list[list[tuple[int, int, str]]]  # start, length and name of each motif
 
     def letters(self, i: int) -> str:
-        """A sequence as people write it."""
+        """Write a sequence as people do."""
         return "".join(LETTERS[base] for base in self.one_hot[i].argmax(0))
 
 
 def generate(number: int, seed: int = 0) -> Sequences:
-    """Sequences with no motif, GATA, TAL1 and both in turn; one to three of each, without overlap.
+    """Generate sequences with no motif, GATA, TAL1 and both in turn; one to three of each, without overlap.
 
     >>> sequences = generate(4)
     >>> [sorted({name for _, _, name in planted}) for planted in sequences.planted]
@@ -80,7 +80,7 @@ def generate(number: int, seed: int = 0) -> Sequences:
 
 
 def _matrix(text: str) -> Tensor:
-    """Probabilities of the letters at each position of a motif, (length, 4)."""
+    """Read the probabilities of the letters at each position of a motif, (length, 4)."""
     rows = torch.tensor([[float(p) for p in row.split()] for row in text.split("|")])
     return rows * (1 - _PSEUDO) + _PSEUDO / 4
 
@@ -96,8 +96,12 @@ class DNA(Experiment):
         "together); the baseline is 0. Explained is the score for both, before the sigmoid, of sequences with both."
     )
     epochs, batch, rate = 8, 50, 3e-3
-    default = Size(3, 250, (300, 1000, 3000, 10_000), patience=15)
-    full = Size(50, 2000, (300, 1000, 3000, 10_000, 30_000, 100_000))
+    sizes: ClassVar = {
+        SizeName.QUICK: Size(2, 100, (300, 1000, 10_000), patience=8, coalitions=500),
+        SizeName.STANDARD: Size(3, 250, (300, 1000, 3000, 10_000), patience=15),
+        SizeName.PAPER: Size(50, 2000, (300, 1000, 3000, 10_000, 30_000, 100_000), coalitions=10_000),
+    }
+    minutes: ClassVar = {SizeName.QUICK: 1.5, SizeName.STANDARD: 5}
 
     @cached_property
     def test(self) -> Sequences:
@@ -105,7 +109,7 @@ class DNA(Experiment):
         return generate(800, seed=1)
 
     def data(self) -> Data:
-        """8,000 sequences to train on, 800 others to test with."""
+        """Generate 8,000 sequences to train on and 800 others to test with."""
         train = generate(8000)
         return Data(
             (train.one_hot, train.labels), (self.test.one_hot, self.test.labels),
@@ -113,18 +117,18 @@ class DNA(Experiment):
         )  # fmt: skip
 
     def network(self, _: Data) -> nn.Module:
-        """The paper's layers."""
+        """Build the paper's layers."""
         return nn.Sequential(
             nn.Conv1d(4, 50, 11), nn.ReLU(), nn.Conv1d(50, 50, 11), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(),
             nn.Linear(50, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 3),
         )  # fmt: skip
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Cross entropy of three questions."""
+        """Average the cross entropies of the three labels."""
         return nn.functional.binary_cross_entropy_with_logits(outputs, labels)
 
     def quality(self, model: nn.Module, data: Data) -> dict[str, float]:
-        """Areas under the ROC curve."""
+        """Measure the areas under the ROC curves."""
         from sklearn.metrics import roc_auc_score  # noqa: PLC0415  # needed here only
 
         x, y = data.test
@@ -134,14 +138,14 @@ class DNA(Experiment):
         return {f"AUC {task}": float(roc_auc_score(y[:, i], scores[:, i])) for i, task in enumerate(tasks)}
 
     def explained(self, data: Data, rows: int) -> dict[str, Any]:
-        """Test sequences with both motifs."""
+        """Choose test sequences with both motifs."""
         return {
             "inputs": data.test[0][3::4][:rows], "baselines": None, "target": 0,
             "feature_mask": torch.arange(LENGTH).expand(4, LENGTH),
         }  # fmt: skip
 
-    def figures(self, explained: Explained) -> dict[str, Drawn]:
-        """The letters of one sequence, as large as what they contribute."""
+    def figures(self, explained: ExplainedRows) -> dict[str, Drawn]:
+        """Draw the letters of one sequence, each as large as what it contributes."""
         panels = {"sampled Shapley values": explained.truth[0]}
         panels |= {name: explained.attributions[name][0] for name in _SHOWN if name in explained.attributions}
         figure = logos(

@@ -1,10 +1,10 @@
-"""What an experiment is: data, a network, how it is trained, and what of it is explained."""
+"""The interface of an experiment: data, a network, how it is trained, and which rows and output are explained."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-__all__ = ["Data", "Drawn", "Experiment", "Explained", "Size", "fit"]
+from dasp.paper.sizes import Size, SizeName
+
+__all__ = ["Data", "Drawn", "Experiment", "ExplainedRows", "Size", "SizeName", "fit"]
 
 
 @dataclass(frozen=True)
@@ -23,32 +25,22 @@ class Data:
     test: tuple[Tensor, Tensor]
     players: list[str]  # their names
     source: str  # where the data come from
-    stands_in_for: str | None = None  # the data that could not be had
+    stands_in_for: str | None = None  # the paper's data, if these are not
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much of an experiment is done."""
-
-    rows: int  # that are explained
-    permutations: int  # of a sampled truth, each with its reverse
-    budgets: tuple[int, ...]  # evaluations per row
-    patience: float = math.inf  # seconds for all rows, beyond which a method is not given a budget
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A trained network, and what is known of the explained rows: (rows, players) by each method."""
+class ExplainedRows:
+    """Rows of the test data with their Shapley values and what each method attributes, all (rows, players)."""
 
     model: nn.Module
     data: Data
     truth: Tensor
-    attributions: dict[str, Tensor]
+    attributions: dict[str, Tensor]  # by the name of the method
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure, and what it shows."""
+    """A figure and its caption."""
 
     figure: Figure
     text: str
@@ -63,40 +55,52 @@ class Experiment(ABC):
     epochs: ClassVar[int]
     batch: ClassVar[int]
     rate: ClassVar[float]
-    default: ClassVar[Size]
-    full: ClassVar[Size]
+    most_threads: ClassVar[int | None] = None  # that training takes; None for as many as torch has
+    sizes: ClassVar[Mapping[SizeName, Size]]
+    minutes: ClassVar[Mapping[SizeName, float]]  # that they take on two cores, as far as that is known
 
     @abstractmethod
     def data(self) -> Data:
-        """The data, or what stands in for them."""
+        """Load the data, or what stands in for them."""
 
     @abstractmethod
     def network(self, data: Data) -> nn.Module:
-        """The paper's network, untrained."""
+        """Build the paper's network, untrained."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """What training makes small."""
+        """Compute what training makes small."""
 
     @abstractmethod
     def quality(self, model: nn.Module, data: Data) -> dict[str, float]:
-        """How good the network is on the test rows."""
+        """Measure how good the network is on the test rows."""
 
     @abstractmethod
     def explained(self, data: Data, rows: int) -> dict[str, Any]:
-        """Arguments of `attribute`: the rows that are explained, and of which output."""
+        """Choose what is explained, as arguments of `attribute`: the first of the rows, and one output."""
 
     @abstractmethod
-    def figures(self, explained: Explained) -> dict[str, Drawn]:
-        """Figures of the explained rows."""
+    def figures(self, explained: ExplainedRows) -> dict[str, Drawn]:
+        """Draw the explained rows."""
 
     def train(self, data: Data, on_epoch: Callable[[], None] = lambda: None) -> nn.Module:
-        """The network, trained on all training rows by a one-cycle schedule of Adam."""
-        with torch.random.fork_rng():
+        """Train the network on all training rows, by a one-cycle schedule of Adam."""
+        with torch.random.fork_rng(), _at_most(self.most_threads):
             torch.manual_seed(0)
             model = self.network(data)
             fit(model, data.train, self.loss, self.epochs, self.batch, self.rate, on_epoch)
         return model.eval()
+
+
+@contextmanager
+def _at_most(threads: int | None) -> Iterator[None]:
+    """Let torch have no more threads than these for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if threads is None else min(before, threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def fit(

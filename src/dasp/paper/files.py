@@ -1,8 +1,8 @@
-"""Data files: from `$DASP_DATA`, from the user's cache, or from their public source; whole, or not at all.
+"""Data files, from `$DASP_DATA`, from the user's cache, or from their public source; whole, or not at all.
 
-A file is known by the SHA-256 of its content (uncompressed, as archives of the same data differ). One that is there
-but is not what it should be is an error that names it; only when there is none, and no network, `find` gives nothing,
-and the caller says what stands in.
+A file is known by the SHA-256 of its content (uncompressed, as archives of the same data differ). A file with another
+content is an error that names it. Only if there is no file and no network, `find` returns nothing, and the caller says
+what stands in.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class DataFile:
 
 
 def cache() -> Path:
-    """The user's cache folder."""
+    """Name the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dasp"
 
 
 def find(file: DataFile) -> bytes | None:
-    """The content of a file; None if it is nowhere and cannot be downloaded."""
+    """Read a file, or download it; None if it is nowhere and cannot be downloaded."""
     for folder in _folders():
         place = folder / file.path
         if place.is_file():

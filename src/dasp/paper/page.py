@@ -1,9 +1,10 @@
-"""One HTML page with all experiments; it needs no other file."""
+"""The HTML page that shows all experiments; it needs no other file."""
 
 from __future__ import annotations
 
 import base64
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +12,16 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import dasp
-from dasp.paper.claims import OURS, claims, others_on_front, standings
+from dasp.paper.claims import OURS, claims, headline, others_on_front, standings
+from dasp.paper.experiment import SizeName
 from dasp.paper.outcome import Outcome
 
-__all__ = ["Picture", "Section", "page"]
+__all__ = ["Picture", "RunStatus", "Section", "page"]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that was written, and what it shows."""
+    """A figure that was written, with its caption."""
 
     file: Path
     text: str
@@ -38,8 +40,23 @@ class Section:
     pictures: list[Picture]
 
 
-def page(sections: list[Section], headline: list[dict[str, str]], *, full: bool, threads: int, minutes: float) -> str:
-    """The page as text."""
+@dataclass(frozen=True)
+class RunStatus:
+    """How a run was started, and how far it has come."""
+
+    size: SizeName
+    threads: int
+    minutes: float
+    to_come: Sequence[str] = ()  # titles of experiments
+
+    @property
+    def other_sizes(self) -> list[SizeName]:
+        """Sizes that the run does not have."""
+        return [size for size in SizeName if size != self.size]
+
+
+def page(sections: Sequence[Section], status: RunStatus) -> str:
+    """Render the page with the experiments that are done."""
     environment = Environment(
         loader=PackageLoader("dasp.paper", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -52,9 +69,10 @@ def page(sections: list[Section], headline: list[dict[str, str]], *, full: bool,
         }
         for section in sections
     ]  # fmt: skip
-    about = (
-        f"dasp {dasp.__version__}, torch {torch.__version__}, Python {platform.python_version()}, threads: {threads}"
-    )
+    versions = f"dasp {dasp.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     return environment.get_template("page.html").render(
-        sections=shown, headline=headline, full=full, about=about, minutes=minutes
+        sections=shown,
+        headline=headline([section.outcome for section in sections]),
+        status=status,
+        about=f"{versions}, threads: {status.threads}",
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, Explained, Size
+from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.paper.files import DataFile, find
 from dasp.plots.force import force
 
@@ -34,11 +34,16 @@ class Parkinsons(Experiment):
         "from age, sex and 16 measures of the voice. A player is an input, scaled to [−1, 1]; the baseline is 0."
     )
     epochs, batch, rate = 400, 64, 3e-3
-    default = Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000), patience=15)
-    full = Size(100, 0, (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000))
+    most_threads = 1  # a second one makes the small batches no quicker, and much slower if it has to wait for a core
+    sizes: ClassVar = {
+        SizeName.QUICK: Size(10, 0, (100, 1000, 10_000), patience=4, coalitions=500),
+        SizeName.STANDARD: Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000), patience=15),
+        SizeName.PAPER: Size(100, 0, (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000), coalitions=10_000),
+    }
+    minutes: ClassVar = {SizeName.QUICK: 1, SizeName.STANDARD: 2}
 
     def data(self) -> Data:
-        """The authors' split: shuffled, 880 rows for testing. Without the file: scikit-learn's diabetes patients."""
+        """Load the table in the authors' split (880 rows for testing); without it, scikit-learn's diabetes patients."""
         content = find(FILE)
         if content is None:
             return _diabetes()
@@ -51,29 +56,29 @@ class Parkinsons(Experiment):
         )
 
     def network(self, data: Data) -> nn.Module:
-        """The paper's layers."""
+        """Build the paper's layers."""
         return nn.Sequential(
             nn.Linear(len(data.players), 128), nn.ReLU(), nn.Dropout(0.2),
             nn.Linear(128, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 1),
         )  # fmt: skip
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Squared error."""
+        """Average the squared errors."""
         return nn.functional.mse_loss(outputs[:, 0], labels)
 
     def quality(self, model: nn.Module, data: Data) -> dict[str, float]:
-        """Errors on the test rows."""
+        """Measure the errors on the test rows."""
         x, y = data.test
         with torch.no_grad():
             error = model(x)[:, 0] - y
         return {"test MAE": float(error.abs().mean()), "test MSE": float(error.square().mean())}
 
     def explained(self, data: Data, rows: int) -> dict[str, Any]:
-        """The first test rows."""
+        """Choose the first test rows."""
         return {"inputs": data.test[0][:rows], "baselines": None, "target": None, "feature_mask": None}
 
-    def figures(self, explained: Explained) -> dict[str, Drawn]:
-        """The force plot of one subject."""
+    def figures(self, explained: ExplainedRows) -> dict[str, Drawn]:
+        """Draw the force plot of one subject."""
         row, values = explained.data.test[0][0], explained.attributions[_SHOWN][0]
         with torch.no_grad():
             base = float(explained.model(torch.zeros_like(row)[None]))
@@ -92,7 +97,7 @@ class Parkinsons(Experiment):
 
 
 def _split(x: np.ndarray, y: np.ndarray, test: int, players: list[str], source: str, **rest: Any) -> Data:
-    """Inputs scaled to [−1, 1], shuffled, the first rows for testing."""
+    """Scale inputs to [−1, 1], shuffle, and take the first rows for testing."""
     inputs, labels = torch.tensor(x).float(), torch.tensor(y).float()
     low, high = inputs.min(0).values, inputs.max(0).values
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Progress bars of an experiment: one for each stage."""
+"""Progress bars of an experiment, one for each stage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Stages"]
 
 
 class Stages:
-    """Call it with a stage, the steps done and the steps in all."""
+    """Progress bars that a call with a stage, the steps done and the steps in all moves on."""
 
     def __init__(self, title: str, console: Console) -> None:
         self.title = title
@@ -41,7 +41,7 @@ class Stages:
         self.progress.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """So much of a stage is done."""
+        """Show how much of a stage is done."""
         if stage not in self.tasks:
             self.tasks[stage] = self.progress.add_task(f"{self.title}: {stage}", total=total)
         self.progress.update(self.tasks[stage], completed=done, total=total)

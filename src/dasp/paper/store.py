@@ -1,4 +1,4 @@
-"""What was computed and need not be computed again: networks, truths, results.
+"""A store of what was computed and need not be computed again: networks, truths, results.
 
 Each thing is kept under a name, with the key it was made for (data, settings, checksums of what it was made from) and
 its own checksum. A thing with another key, or whose file is not whole, is made anew; everything is written to a
@@ -32,7 +32,7 @@ def write(file: Path, content: bytes) -> None:
 
 
 def checksum(value: Any) -> str:
-    """Of anything that `torch.save` can save as plain data.
+    """Hash anything that `torch.save` can save as plain data.
 
     >>> checksum({"a": torch.zeros(2)}) == checksum({"a": torch.zeros(2)}) != checksum({"a": torch.ones(2)})
     True
@@ -73,8 +73,8 @@ class Store:
         self.folder = folder
 
     def keep(self, name: str, key: dict[str, Any], make: Callable[[], Any]) -> Any:
-        """The thing of this name and key: the one that is kept, or what `make` returns (tensors, numbers, strings, and
-        lists and dictionaries of them)."""
+        """Return what is kept under this name for this key; if there is nothing, keep and return what `make` returns
+        (tensors, numbers, strings, and lists and dictionaries of them)."""
         found, value = self._read(name, key)
         if found:
             return value
@@ -108,5 +108,5 @@ class Store:
 
 
 def _label(key: dict[str, Any]) -> Any:
-    """The key as it comes back from its file."""
+    """Convert a key to what comes back from its file."""
     return json.loads(json.dumps(key))

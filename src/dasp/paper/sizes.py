@@ -1,0 +1,28 @@
+"""Sizes of an experiment: how many rows are explained, with how many evaluations, against how exact a truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Size", "SizeName"]
+
+
+class SizeName(StrEnum):
+    """Names of the sizes that every experiment has."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of an experiment is done."""
+
+    rows: int  # that are explained
+    permutations: int  # of a sampled truth, each with its reverse; 0 for an exact one
+    budgets: tuple[int, ...]  # evaluations per row
+    patience: float = math.inf  # seconds for all rows, beyond which a method is not given a budget
+    coalitions: int = 2000  # of each size, over which hidden units are looked at
