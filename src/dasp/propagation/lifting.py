@@ -26,23 +26,13 @@ from torch.utils import _pytree
 from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
+from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.values import Contributions, Linear, Toggled, packing
 
-__all__ = ["SHAPE_ONLY", "Frontier", "Lifted", "covered", "lift", "operation"]
+__all__ = ["Frontier", "Lifted", "covered", "lift", "operation"]
 
 
 aten = torch.ops.aten
-SHAPE_ONLY = {
-    aten.sym_size.int,
-    aten.zeros_like.default,
-    aten.ones_like.default,
-    aten.full_like.default,
-    aten.empty_like.default,
-    aten.new_zeros.default,
-    aten.new_ones.default,
-    aten.new_full.default,
-    aten.new_empty.default,
-}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """From a model to its graph of ATen ops: the only file that touches `torch.export`.
 
-The model is exported with a dynamic batch. Ops that have a rule stay whole; all others are decomposed into smaller
-ones. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the entries.
+The model is exported with a dynamic batch. Ops that have a rule stay whole; if there are others, these are decomposed
+into smaller ones. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the
+entries.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -18,9 +19,26 @@ from torch.export import Dim, ExportedProgram
 
 from dasp.errors import UntraceableModel
 
-__all__ = ["checked_model", "trace"]
+__all__ = ["SHAPE_ONLY", "checked_model", "trace"]
 
 aten = torch.ops.aten
+SHAPE_ONLY = {  # ops whose result depends on the shape of their argument alone
+    aten.sym_size.int,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.empty_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.new_empty.default,
+}
+_DROPOUTS = (
+    aten.dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_dropout.default,
+    aten.feature_alpha_dropout.default,
+)
 
 
 def trace(
@@ -33,15 +51,9 @@ def trace(
     function and a better one to propagate moments through.
     """
     program = model if isinstance(model, ExportedProgram) else _export(model, example)
-    table = torch.export.default_decompositions()
-    for op in (*keep, aten.squeeze.default):
-        if op in table:
-            table.pop(op)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytrees
-        program = program.run_decompositions(table)
-        module = program.module(check_guards=False)
-    assert isinstance(module, fx.GraphModule)
+    module = _module(program)
+    if not all(map(_known(module.graph, keep), module.graph.nodes)):
+        module = _module(_decomposed(program, keep))  # which takes longer than all the rest
     graph = module.graph
     _one_output(graph)
     for node in graph.nodes:
@@ -59,6 +71,46 @@ def trace(
     graph.eliminate_dead_code()
     # A module of its own: without the input checks that `program.module()` hooks on.
     return fx.GraphModule(module, graph)
+
+
+def _module(program: ExportedProgram) -> fx.GraphModule:
+    """A program's graph, without what does nothing in evaluation mode."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytrees
+        module = program.module(check_guards=False)
+    assert isinstance(module, fx.GraphModule)
+    for node in module.graph.nodes:
+        if node.target is aten.contiguous.default or (node.target in _DROPOUTS and not node.args[2]):
+            node.replace_all_uses_with(node.args[0])
+    module.graph.eliminate_dead_code()
+    return module
+
+
+def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
+    """Whether a node can stay as it is: because its op is in `keep`, or because no input of the model is in it."""
+    whole = {*keep, *SHAPE_ONLY, *_SINGLE, aten.squeeze.default}
+    depends: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
+            depends.add(node)
+
+    def known(node: fx.Node) -> bool:
+        arithmetic = getattr(node.target, "__module__", None) in ("_operator", "math")  # of sizes
+        asserts = not node.users and "_assert" in str(node.target)
+        return node.op != "call_function" or node not in depends or node.target in whole or arithmetic or asserts
+
+    return known
+
+
+def _decomposed(program: ExportedProgram, keep: Collection[Any]) -> ExportedProgram:
+    """The program with all ops but those to keep decomposed into smaller ones."""
+    table = torch.export.default_decompositions()
+    for op in (*keep, aten.squeeze.default):
+        if op in table:
+            table.pop(op)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return program.run_decompositions(table)
 
 
 def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:

@@ -12,8 +12,9 @@ from torch.utils import _pytree
 from dasp.attribution.deeplift.difference import Difference, Nonlinear
 from dasp.attribution.deeplift.rules import at_reference, difference_rule
 from dasp.errors import UnsupportedOperation
-from dasp.propagation.lifting import SHAPE_ONLY, covered, operation
+from dasp.propagation.lifting import covered, operation
 from dasp.propagation.rules import RULES
+from dasp.propagation.tracing import SHAPE_ONLY
 
 __all__ = ["walk"]
 

@@ -30,6 +30,7 @@ structural(
     aten.split.Tensor,
     aten.split_with_sizes.default,
     aten.unbind.int,
+    aten.flatten.using_ints,
     aten.flip.default,
     aten.roll.default,
     aten.diagonal.default,
@@ -45,6 +46,7 @@ structural(
 structural(
     aten.view.default,
     aten._unsafe_view.default,
+    aten.reshape.default,
     call=aten.reshape.default,
     tracker=lambda op, *args, **kwargs: moved(aten.reshape.default, *args, **kwargs),
 )
