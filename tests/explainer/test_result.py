@@ -1,0 +1,56 @@
+"""What an explanation is judged by."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from dasp import Explainer
+from dasp.explainer.result import unbalanced_rows
+
+
+def hard(copies: int) -> nn.Module:
+    """A network of four inputs, each written `copies` times, that moments are poor at: it is small and steep."""
+    torch.manual_seed(26)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 1)).double().eval()
+    first = nn.Linear(4 * copies, 6).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6)
+        first.weight.copy_(model[0].weight.repeat(1, copies) / copies)
+        first.bias.copy_(model[0].bias)
+    model[0] = first
+    return model.eval()
+
+
+@pytest.mark.parametrize("copies", [1, 25])
+def test_a_gap_is_measured_by_players_not_by_their_entries(copies, caplog):
+    """A player of 25 entries counts once: the warning does not depend on how many entries a player has."""
+    mask = torch.arange(4).repeat(copies) if copies > 1 else None
+    x = torch.ones(1, 4 * copies).double()
+    with caplog.at_level(logging.WARNING, logger="dasp"):
+        result = Explainer(hard(copies), method="DASP", feature_mask=mask).attribute(x)
+    share = abs(float(result.gap)) / float(result.values[0, :4].abs().sum())
+    assert share == pytest.approx(0.282, abs=1e-3)
+    assert result.unbalanced == 1
+    assert "miss prediction − base by more than 10 %" in caplog.text
+
+
+def test_all_outputs_of_a_row_count_together():
+    values = torch.tensor([[[1.0, 10.0]], [[1.0, 10.0]]])  # two players, one row, two outputs
+    assert unbalanced_rows(values, torch.tensor([[0.5, 0.0]])) == 0
+    assert unbalanced_rows(values, torch.tensor([[0.5, 2.0]])) == 1
+
+
+def test_rows_that_miss_the_tolerance_are_counted(caplog):
+    x = torch.randn(6, 12, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 1)).eval()
+    explainer = Explainer(model, method="bayesian", tolerance=1e-9, max_evaluations=60)
+    with caplog.at_level(logging.WARNING, logger="dasp"):
+        result = explainer.attribute(x)
+    assert result.missed == 6
+    assert "6 of 6 rows did not reach the tolerance 1e-09" in caplog.text
+    assert Explainer(model, method="exact", tolerance=1e-9).attribute(x).missed == 0

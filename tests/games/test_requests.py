@@ -1,0 +1,178 @@
+"""An `attribute` call, understood: baselines or a background, targets, and f(x) evaluated once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from captum.attr import FeatureAblation, IntegratedGradients
+from torch import nn
+
+from dasp import (
+    DASP,
+    BayesianShapley,
+    DeepLiftRevealCancel,
+    ExactShapley,
+    Explainer,
+    GradientDASP,
+    PermutationShapley,
+)
+from dasp.games.arguments import Arguments, games
+from dasp.games.request import Request
+from dasp.games.target import PREDICTED, Selection
+from dasp.methods import METHODS, MethodOnModel
+
+
+def network(inputs: int = 5, outputs: int = 3) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Linear(8, outputs)).double().eval()
+
+
+def rows(number: int, inputs: int = 5, seed: int = 0) -> torch.Tensor:
+    return torch.randn(number, inputs, generator=torch.Generator().manual_seed(seed)).double()
+
+
+class Counting(nn.Module):
+    """Counts how often it sees each row."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.compiler.is_compiling():
+            self.seen.append(x.detach().clone())
+        return self.model(x)
+
+    def count(self, row: torch.Tensor) -> int:
+        return int((torch.cat(self.seen) == row).all(1).sum())
+
+
+METHODS_OF_OURS = {
+    "exact": ({}, ExactShapley),
+    "bayesian": ({"max_evaluations": 32}, BayesianShapley),  # all coalitions: with fewer it is not linear in the model
+    "permutation": ({}, PermutationShapley),
+    "dasp": ({}, DASP),
+    "gradient": ({}, GradientDASP),
+    "revealcancel": ({}, DeepLiftRevealCancel),
+}
+
+
+@pytest.mark.parametrize("name", ["exact", "bayesian", "permutation", "dasp", "gradient"])
+def test_each_row_is_evaluated_once(name):
+    x, background = rows(4), rows(3, seed=1)
+    options = {"max_evaluations": 30} if name == "bayesian" else {}
+    for absent in ({}, {"background": background}):
+        model = Counting(network()).eval()
+        Explainer(model, method=name, **options, **absent).attribute(x, target="predicted")
+        assert [model.count(row) for row in x] == [1] * 4
+        for off in absent.get("background", torch.zeros(1, 5)):
+            # once, in a batch of two: some models lose the dimension of a batch of one
+            assert model.count(off) <= 2
+
+
+@pytest.mark.parametrize("name", METHODS_OF_OURS)
+def test_a_background_is_the_average_over_its_rows(name):
+    options, method = METHODS_OF_OURS[name]
+    model, x, background = network(), rows(2), rows(3, seed=1)
+    together = method(model).attribute(x, background, target=1, **options)
+    each = torch.stack([method(model).attribute(x, row, target=1, **options) for row in background])
+    torch.testing.assert_close(together, each.mean(0), rtol=1e-6, atol=1e-8)
+
+
+def test_a_background_goes_with_masks_of_rows_and_further_arguments():
+    model = network()
+    mask = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 2, 2]])
+    scale, background = torch.tensor([2.0, -1.0]).double(), rows(3, seed=1)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x, factor):
+            return self.model(x) * factor[:, None]
+
+    for method in (ExactShapley(Scaled()), DASP(Scaled().eval(), rank="full"), GradientDASP(Scaled().eval())):
+        together = method.attribute(rows(2), background, 1, scale, mask)
+        each = torch.stack([method.attribute(rows(2), row, 1, scale, mask) for row in background])
+        torch.testing.assert_close(together, each.mean(0), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("captums", [IntegratedGradients, FeatureAblation])
+def test_methods_of_captum_get_the_same_arguments(captums):
+    model, x, background = network(), rows(4), rows(3, seed=1)
+    mask = torch.tensor([0, 0, 1, 2, 2])
+    targets = [0, 2, 1, 2]
+    ours = MethodOnModel(captums(model)).attribute(x, background, targets, feature_mask=mask)
+    each = torch.stack(
+        [MethodOnModel(captums(model)).attribute(x, row, targets, feature_mask=mask) for row in background]
+    )
+    torch.testing.assert_close(ours, each.mean(0))
+    predicted = MethodOnModel(captums(model)).attribute(x, target="predicted")
+    torch.testing.assert_close(predicted, MethodOnModel(captums(model)).attribute(x, target=model(x).argmax(1)))
+
+
+def test_who_says_background_means_it():
+    """As many baselines as rows are one for each by number, and a background by word."""
+    x, off = rows(3), rows(3, seed=1)
+    assert len(games(Arguments.given(x, off))[0].baselines) == 1
+    assert len(games(Arguments(x, off, background=True))[0].baselines) == 3
+    assert Arguments.given(x[:2], off).background
+    with pytest.raises(ValueError, match="the background has shape"):
+        games(Arguments(x, off[:, :2], background=True))
+    with pytest.raises(ValueError, match="no rows"):
+        games(Arguments(x, off[:0], background=True))
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        (None, [None]),
+        (1, [1]),
+        (PREDICTED, [[0, 1]]),
+        (torch.tensor([2, 0]), [[2, 0]]),
+        ([1, 1], [1]),
+    ],
+)
+def test_targets_as_captum_takes_them(target, wanted):
+    outputs = torch.tensor([[3.0, 1, 2], [0, 5, 4]])
+    selected = Selection.of(outputs, target)
+    if target is None:
+        assert list(selected.captum_targets()) == [0, 1, 2]
+        assert list(Selection.of(outputs[:, 0], None).captum_targets()) == [None]
+    else:
+        assert list(selected.captum_targets()) == wanted
+
+
+def test_targets_of_many_dimensions():
+    outputs = torch.arange(24.0).view(2, 3, 4)
+    assert Selection.of(outputs, (1, 2))(outputs).tolist() == [6, 18]
+    assert Selection.of(outputs, [(1, 2), (0, 3)])(outputs).tolist() == [6, 15]
+    assert Selection.of(outputs, 1)(outputs).tolist() == outputs[:, 1].tolist()
+    assert list(Selection.of(outputs, (1, 2)).captum_targets()) == [(1, 2)]
+    assert Selection.of(outputs, PREDICTED)(outputs).tolist() == [11, 23]
+    with pytest.raises(ValueError, match="does not fit outputs of shape"):
+        Selection.of(outputs, [0, 1])
+
+
+def test_values_and_attributions_are_the_same_thing():
+    x, mask = rows(2), torch.tensor([[0, 0, 1, 2, 2], [0, 1, 1, 2, 2]])
+    request = Request.of(network(), Arguments.given(x, feature_mask=mask))
+    values = [torch.randn(game.count, game.rows, 3).double() for game in request.games]
+    again = request.values_of(request.answer(values))
+    for found, given in zip(again, values, strict=True):
+        torch.testing.assert_close(found, given)
+
+
+def test_every_method_says_what_it_can_do():
+    """What is declared is what the methods do."""
+    request = Request.of(network(), Arguments.given(rows(2), target=0))
+    for name, method in METHODS.items():
+        made = method.make(network())
+        known = set(made.attribute.__kwdefaults__ or {}) if hasattr(made.attribute, "__kwdefaults__") else set()
+        if method.takes:
+            assert method.takes <= known, name
+        if method.error_bars:
+            number = {method.samples: 40} if method.samples == "max_evaluations" else {}
+            assert made.explain(request, **number).std is not None, name
