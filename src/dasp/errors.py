@@ -29,7 +29,7 @@ class Operation:
     where: str = ""  # file, line and code, as far as they are known
 
     def __str__(self) -> str:
-        """On one line."""
+        """Write it on one line."""
         return f"{self.name}  in {self.where}" if self.where else self.name
 
 

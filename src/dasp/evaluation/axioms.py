@@ -223,7 +223,7 @@ def report(
     *,
     tolerance: float = 1e-2,
 ) -> Report:
-    """All axioms for all methods, on a model and inputs of your own or on a small random network.
+    """Check all axioms for all methods, on a model and inputs of your own or on a small random network.
 
     Args:
         methods: what makes an attribution method of a model, by name. Options of `attribute` can be bound there:

@@ -53,7 +53,7 @@ class Problem:
         permutations: int = 1000,
         show_progress: bool = False,
     ) -> Problem:
-        """With the exact truth up to 20 players, else by permutations.
+        """Make a problem with the exact truth up to 20 players, else with a truth by permutations.
 
         >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
         >>> Problem.of(model, torch.ones(3, 4)).truth.shape
@@ -113,7 +113,7 @@ class Result:
         return f"{self.method} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
 
     def numbers(self) -> dict[str, Any]:
-        """All but the attributions."""
+        """Give all fields but the attributions."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "attributions"}
 
 
@@ -185,7 +185,7 @@ def compare(
     *,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """All `trials`, run.
+    """Run all `trials`.
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     >>> problem = Problem.of(model, torch.ones(3, 4))

@@ -33,7 +33,7 @@ class Rows:
         names: Sequence[str] | None = None,
         what: str = "X",
     ) -> Rows:
-        """From a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
+        """Read a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
         except in tensors and if the model takes `integers`. The columns of a table are put in the order of `names`.
         `what` the rows are is said in errors.
 
@@ -57,7 +57,7 @@ class Rows:
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:
-    """As an array, which knows no bfloat16."""
+    """Make an array of it; NumPy knows no bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
 
@@ -100,7 +100,7 @@ def input_dtype(model: Any) -> torch.dtype:
 
 
 def device_of(model: Any) -> torch.device | None:
-    """Where a model's weights are; None for a function."""
+    """The device of a model's weights; None for a function."""
     weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return next((x.device for x in weights), None)
 

@@ -35,7 +35,7 @@ class Evaluator:
         return self.full - self.empty
 
     def rows_of(self, part: Any) -> Evaluator:
-        """For some of the rows: a slice or indices."""
+        """Select some of the rows: a slice or indices."""
         own = part.to(self.game.device) if isinstance(part, Tensor) else part
         return replace(
             self, game=self.game.rows_of(own), select=self.select.rows(part), empty=self.empty[part],
@@ -43,7 +43,7 @@ class Evaluator:
         )  # fmt: skip
 
     def slices(self) -> list[tuple[slice, Evaluator]]:
-        """In parts of as many rows as may be evaluated at once."""
+        """Divide it into parts of as many rows as may be evaluated at once."""
         starts = range(0, self.game.rows, self.at_once)
         parts = [slice(start, min(start + self.at_once, self.game.rows)) for start in starts]
         return [(part, self.rows_of(part)) for part in parts]

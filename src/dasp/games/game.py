@@ -47,7 +47,7 @@ class Game:
 
     @property
     def device(self) -> torch.device:
-        """Where the inputs are."""
+        """The device of the inputs."""
         return self.on[0].device
 
     @cached_property
@@ -75,12 +75,12 @@ class Game:
         return self._with(itemgetter(part))
 
     def repeated(self, number: int) -> Game:
-        """All rows, `number` times over."""
+        """Repeat all rows, `number` times over."""
         return self._with(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
 
     def beside_each_baseline(self) -> Game:
-        """Every row beside every baseline, as rows of a game with one baseline: all rows with the first, then all with
-        the next. For methods that know one baseline only; `averaged` undoes it."""
+        """Put every row beside every baseline, as rows of a game with one baseline: all rows with the first, then all
+        with the next. This is for methods that know one baseline only; `averaged` undoes it."""
         if len(self.baselines) == 1:
             return self
         off = tuple(torch.cat(parts) for parts in zip(*self.baselines, strict=True))

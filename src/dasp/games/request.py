@@ -86,7 +86,7 @@ class Request:
         return replace(self, games=[game.rows_of(part)], selections=[select.rows(part)], full=full, empties=empties)
 
     def beside_each_baseline(self) -> Request:
-        """Every row beside every baseline, as rows of their own; `averaged` undoes it."""
+        """Put every row beside every baseline, as rows of their own; `averaged` undoes it."""
         number = len(self.empties)
         if number == 1:
             return self

@@ -25,8 +25,8 @@ class Selection:
 
     @staticmethod
     def of(values: Tensor, target: Target) -> Selection:
-        """For outputs (rows, …). None selects all of them, where a single one counts as a scalar; "predicted" selects
-        each row's largest."""
+        """Select among outputs (rows, …): None selects all of them, where a single one counts as a scalar, and
+        "predicted" each row's largest."""
         rows, outputs = values.shape[0], values.shape[1:]
         number = torch.arange(outputs.numel()).view(1, *outputs).expand(values.shape)
         if target is None:
@@ -63,7 +63,7 @@ class Selection:
 
 
 def _chosen(number: Tensor, target: Any) -> Tensor:
-    """Of the outputs' numbers (rows, *outputs) those that Captum's target selects: an index (or a tuple of them) for
+    """Those of the outputs' numbers (rows, *outputs) that Captum's target selects: an index (or a tuple of them) for
     all rows, or a tensor or list with one for each row."""
     if isinstance(target, Tensor):
         if target.is_floating_point() or target.dim() > 1:

@@ -56,7 +56,7 @@ class Wanted:
 
 
 def _samples(name: str, method: Method, game: Game, evaluations: int) -> dict[str, int]:
-    """As many samples as evaluations allow; those of BayesianShapley do not count its prior."""
+    """Take as many samples as evaluations allow; those of BayesianShapley do not count its prior."""
     if method.samples is None:
         raise BadInput(f"{name} takes always the same number of evaluations: leave max_evaluations out")
     if method.samples == "max_evaluations":

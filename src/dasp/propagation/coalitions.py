@@ -109,7 +109,7 @@ class SizedCoalitions:
 
     @staticmethod
     def of(contributions: Contributions, rows: int, sketches: Tensor | None = None) -> SizedCoalitions:
-        """For `rows` rows; `sketches` has one sketch for all sizes or one for each."""
+        """Prepare them for `rows` rows; `sketches` has one sketch for all sizes or one for each."""
         players = contributions.count
         difference = contributions.value.difference
         offset = contributions.expected(torch.zeros_like(difference))

@@ -43,7 +43,7 @@ class Lifted:
     random: fx.GraphModule
 
     def __call__(self, *inputs: Any) -> Gaussian:
-        """Both halves in one go, for inputs that are Gaussians already."""
+        """Run both halves, for inputs that are Gaussians already."""
         return _as_gaussian(self.random(*self.exact(*inputs)))
 
     def frontier(self, *inputs: Any) -> Frontier:

@@ -76,8 +76,8 @@ def _settings(module: nn.Module) -> list[Hashable]:
 
 
 def _shapes(example: tuple[Any, ...]) -> Hashable:
-    """Of a tensor with a row per row the shape of a row, dtype and device, of another its whole shape, of anything else
-    the value."""
+    """What a graph depends on in its inputs: of a tensor with a row per row the shape of a row, of another its whole
+    shape, dtype and device of both; of anything else the value."""
     rows = next(len(x) for x in example if isinstance(x, Tensor))
     return tuple(_shape(x, rows) for x in example)
 

@@ -98,7 +98,7 @@ _MOST_PACKED = 32
 
 
 def packing(players: Tensor, linear: Linear, count: int) -> int:
-    """In how many columns to put players so that each unit sees at most one of a column.
+    """The number of columns to put players in so that each unit sees at most one of a column.
 
     1 means that every player owns at most one entry, so that squares of entries are squares of players and no columns
     are needed. Else a player is in the column of its number modulo the columns, as players that are far apart meet in

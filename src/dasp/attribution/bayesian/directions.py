@@ -23,11 +23,11 @@ class Covariance:
 
     @staticmethod
     def flat(players: int) -> Covariance:
-        """All players alike and independent."""
+        """Take all players as alike and independent."""
         return Covariance(torch.ones(1, players, dtype=torch.float64))
 
     def of(self, columns: Tensor | slice) -> Covariance:
-        """For some of the columns."""
+        """Select some of the columns."""
         return self if len(self.scale) == 1 else Covariance(self.scale[columns], self.correlation)
 
 
@@ -44,13 +44,13 @@ class Directions:
 
     @staticmethod
     def orthogonal(matrix: Tensor, white: Tensor) -> Directions:
-        """Of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
+        """Directions of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
         share = torch.full((1, matrix.shape[1]), 1 / matrix.shape[1], dtype=matrix.dtype)
         return Directions(matrix.square().sum(1)[None], None, matrix[None], white[None], 1 - share, share)
 
     @staticmethod
     def of(matrix: Tensor, white: Tensor, covariance: Covariance) -> Directions:
-        """From A (observations, players) and the covariance of the observations with the white part of R."""
+        """Directions from A (observations, players) and the covariance of the observations with the white part of R."""
         root = covariance.scale.sqrt()
         smooth, ones = matrix * root[:, None], root
         if covariance.correlation is not None:

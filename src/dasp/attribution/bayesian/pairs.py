@@ -28,7 +28,7 @@ _RANKED = 2**62  # sizes with fewer pairs than this are drawn by their rank, wit
 
 
 def pair_count(players: int) -> int:
-    """All pairs but {∅, P}.
+    """The number of all pairs but {∅, P}.
 
     >>> pair_count(3)
     3

@@ -45,7 +45,7 @@ class Trust:
     spread: float
 
     def log_density(self) -> Tensor:
-        """Over the grid of signal-to-noise ratios."""
+        """Evaluate it over the grid of signal-to-noise ratios."""
         x = (_SIGNAL / self.centre).log() / self.spread
         return -2 * (1 + x**2 / 3).log()
 
@@ -91,20 +91,20 @@ class _Mixture:
 
     @staticmethod
     def of(parts: list[_Mixture]) -> _Mixture:
-        """All parts together."""
+        """Put all parts together."""
         means, variances = (torch.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "variance"))
         return _Mixture._over(means, variances, torch.stack([part.evidence for part in parts], 1))
 
     @staticmethod
     def _over(means: Tensor, variances: Tensor, logs: Tensor) -> _Mixture:
-        """Over dimension 1, with weights proportional to exp(logs)."""
+        """Average over dimension 1, with weights proportional to exp(logs)."""
         weights = logs.softmax(1)[:, None]
         mean = weights @ means
         variance = weights @ (variances + (means - mean) ** 2)
         return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1))
 
     def spread(self, columns: Tensor) -> _Mixture:
-        """As part of all columns, without weight in the others."""
+        """Make it a part of all columns, without weight in the others."""
         evidence = torch.full(columns.shape, -torch.inf, dtype=self.evidence.dtype)
         mean = torch.zeros(len(columns), self.mean.shape[1], dtype=self.mean.dtype)
         variance = torch.zeros_like(mean)
@@ -127,7 +127,7 @@ def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covaria
 
 
 def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Tensor, trust: Trust) -> _Mixture:
-    """In these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
+    """Average over a: in these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
     design, values = summary.design, directions.values
     additive, white = directions.additive, directions.white
     start = prior + directions.share * (total - prior.sum(1))[:, None]

@@ -56,7 +56,7 @@ class Summary:
     shift: Tensor  # the white part of R that these imply (columns, players)
 
     def of(self, columns: Tensor | slice) -> Summary:
-        """For some of the columns."""
+        """Select some of the columns."""
         return replace(self, values=self.values[:, columns], rest=self.rest[columns], shift=self.shift[columns])
 
 
@@ -82,14 +82,14 @@ class Regression(ABC):
 
     @staticmethod
     def on(pairs: Pairs) -> Regression:
-        """In the form that suits the number of pairs."""
+        """Prepare it in the form that suits the number of pairs."""
         if len(pairs) <= pairs.players:
             return _FewPairs(pairs)
         return _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else _ManyPairs(pairs)
 
     @abstractmethod
     def summaries(self, y: Tensor) -> list[Summary]:
-        """From the values (pairs, columns), one summary for each strength of the interactions."""
+        """Sum up the values (pairs, columns), once for each strength of the interactions."""
 
     @property
     def numbers(self) -> int:
@@ -98,7 +98,7 @@ class Regression(ABC):
 
     @abstractmethod
     def _numbers_each(self) -> int:
-        """For each strength."""
+        """Count the numbers that it keeps for each strength."""
 
     def _regressors(self, part: slice = slice(None)) -> Tensor:
         """Size means, z, and the covariance of y with the white part of R, side by side."""
@@ -131,7 +131,7 @@ class Regressions:
         return last[1]
 
     def on(self, pairs: Pairs, seed: int) -> Regression:
-        """On pairs of the design for a seed."""
+        """Give the regression on pairs of the design for a seed, a kept one if there is one."""
         key = (pairs.players, len(pairs), seed)
         regression = self._kept.get(key)
         if regression is None:
@@ -244,8 +244,8 @@ class _ManyPairs(Regression):
 
 @dataclass(frozen=True)
 class _Reduction:
-    """From products in the metric V⁻¹ of regressors x with y to pseudo-observations, one for each direction of β; the
-    size means, which come first in x, are projected out."""
+    """The way from products in the metric V⁻¹ of regressors x with y to pseudo-observations, one for each direction of
+    β; the size means, which come first in x, are projected out."""
 
     design: Design
     root: Tensor  # of the products of the size means
@@ -254,7 +254,7 @@ class _Reduction:
 
     @staticmethod
     def of(xx: Tensor, log_determinant: float, variance: float, pairs: Pairs) -> _Reduction:
-        """From the products of the regressors with themselves."""
+        """Make it from the products of the regressors with themselves."""
         n = pairs.players
         means = len(xx) - 2 * n
         root = torch.linalg.cholesky(xx[:means, :means])
@@ -270,7 +270,7 @@ class _Reduction:
         return _Reduction(design, root, cross, whiten)
 
     def summary(self, xy: Tensor, yy: Tensor) -> Summary:
-        """From the products with y, and of y with itself."""
+        """Sum up the products with y, and of y with itself."""
         means, n = len(self.root), self.cross.shape[1] // 2
         of_means = _solve(self.root, xy[:means])
         xy = xy[means:] - self.cross.T @ of_means
@@ -284,5 +284,5 @@ def _solve(root: Tensor, x: Tensor, *, upper: bool = False) -> Tensor:
 
 
 def _log_determinant(root: Tensor) -> float:
-    """Of root rootᵀ."""
+    """The logarithm of the determinant of root rootᵀ."""
     return 2 * float(root.diagonal().abs().log().sum())

@@ -56,7 +56,7 @@ class Difference:
 
     @staticmethod
     def between(value: Tensor, reference: Tensor) -> Difference:
-        """Every entry's difference is of one sign."""
+        """A difference whose entries are each of one sign."""
         change = value - reference
         return Difference(reference, change.clamp(min=0), change.clamp(max=0))
 
@@ -118,7 +118,7 @@ def weighted(reference: Tensor, linear: Linear, x: Difference, *, entrywise: boo
 
 
 def rescale(function: Function, x: Difference) -> Difference:
-    """Both parts with the slope from x⁰ to x."""
+    """Rescale: both parts get the slope from x⁰ to x."""
     slope = _slope(function, x, x.reference, x.change)
     return Difference(function(x.reference), slope * x.positive, slope * x.negative)
 
@@ -147,5 +147,5 @@ def _slope(function: Function, x: Difference, start: Tensor, step: Tensor) -> Te
 
 
 def _lost(step: Tensor, scale: Tensor) -> Tensor:
-    """Where a step cannot be told from the rounding of numbers of that scale."""
+    """Say where a step cannot be told from the rounding of numbers of that scale."""
     return step.abs() <= torch.finfo(step.dtype).eps ** 0.75 * scale

@@ -25,7 +25,7 @@ def _negative(x: Gaussian) -> Gaussian:
 
 
 def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
-    """Both as Gaussians of the same shape."""
+    """Make Gaussians of the same shape of both."""
     random = a if isinstance(a, Gaussian) else b
     assert isinstance(random, Gaussian)
     left, right = (x if isinstance(x, Gaussian) else random.constant(x) for x in (a, b))
