@@ -29,6 +29,13 @@ class Estimate:
     std: list[Tensor] | None = None  # their standard deviations, where the method knows them
     missed: int = 0  # rows that did not reach the tolerance
 
+    def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:
+        """The result of `attribute`: values in the shape of the inputs, and what is asked for beside them."""
+        result = request.answer(self.values)
+        if std and self.std is not None:
+            return result, request.answer(self.std)
+        return (result, request.gaps(self.values)) if delta else result
+
 
 class PlayerMethod(Attribution):  # type: ignore[misc]
     """A method of ours: with target=None it explains all outputs, a group of entries is one player, and baselines may

@@ -86,8 +86,7 @@ class DASP(PropagatedAttribution):
             request, coalition_sizes=coalition_sizes, internal_batch_size=internal_batch_size,
             show_progress=show_progress,
         )  # fmt: skip
-        result = request.answer(estimate.values)
-        return (result, request.gaps(estimate.values)) if return_convergence_delta else result
+        return estimate.answer(request, delta=return_convergence_delta)
 
     def explain(
         self,

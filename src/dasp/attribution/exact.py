@@ -53,8 +53,7 @@ class ExactShapley(PlayerMethod):
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
         estimate = self.explain(request, internal_batch_size=internal_batch_size, show_progress=show_progress)
-        result = request.answer(estimate.values)
-        return (result, request.gaps(estimate.values)) if return_convergence_delta else result
+        return estimate.answer(request, delta=return_convergence_delta)
 
     def explain(
         self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False

@@ -113,8 +113,7 @@ class BayesianShapley(PlayerMethod):
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
         warn_of_missed(estimate.missed, tolerance, f"{max_evaluations} evaluations")
-        result = request.answer(estimate.values)
-        return (result, request.answer(estimate.std)) if return_std and estimate.std is not None else result
+        return estimate.answer(request, std=return_std)
 
     def explain(
         self,

@@ -67,9 +67,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         arguments are those of `DASP.attribute`. A group of entries of `feature_mask` has the sum of their values."""
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         request = Request.of(self.forward_func, arguments)
-        values = self.explain(request).values
-        result = request.answer(values)
-        return (result, request.gaps(values)) if return_convergence_delta else result
+        return self.explain(request).answer(request, delta=return_convergence_delta)
 
     def explain(self, request: Request) -> Estimate:
         """The contributions of the players."""

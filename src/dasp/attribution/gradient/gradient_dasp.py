@@ -113,16 +113,15 @@ class GradientDASP(PropagatedAttribution):
             request, nodes=nodes, tolerance=tolerance, index=index, seed=seed, internal_batch_size=internal_batch_size,
             show_progress=show_progress,
         )  # fmt: skip
-        gaps = request.gaps(estimate.values)
         if estimate.missed:
+            gap = float(request.gaps(estimate.values).abs().max())
             warnings.warn(
                 f"{estimate.missed} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: "
-                f"the attributions miss f(input) − f(baseline) by up to {float(gaps.abs().max()):.3g}. Raise "
+                f"the attributions miss f(input) − f(baseline) by up to {gap:.3g}. Raise "
                 "`tolerance` or, if less than full, `rank`.",
                 stacklevel=2,
             )
-        result = request.answer(estimate.values)
-        return (result, gaps) if return_convergence_delta else result
+        return estimate.answer(request, delta=return_convergence_delta)
 
     def explain(
         self,
