@@ -73,7 +73,7 @@ def _sure(holds: bool, differences: Tensor) -> bool | None:
     """Leave a verdict open if the differences it rests on, one for each row, may as well be chance: a mean of less than
     two standard errors, or of one row."""
     error = differences.std() / len(differences) ** 0.5 if len(differences) > 1 else torch.tensor(math.inf)
-    return holds if bool(differences.mean().abs() > 2 * error) else None
+    return holds if bool(differences.mean().abs() >= 2 * error) else None
 
 
 def _all(verdicts: Collection[bool | None]) -> bool | None:
