@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.games.game import Game
+from dasp.games.request import Request
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.network import KeptGraphs
 from dasp.propagation.tracing import checked_model
