@@ -388,7 +388,7 @@ def test_options_that_a_method_does_not_know_are_refused():
     with pytest.raises(ValueError, match="batch_size"):
         Explainer(model, batch_size=0)
     with pytest.raises(ValueError, match="training mode"):
-        Explainer(network(5).train())
+        Explainer(nn.Sequential(network(5), nn.Dropout()).train())
 
 
 def test_models_of_other_kinds():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dasp.games.arguments import Arguments, Tensors, games
+from dasp.games.checks import check_function
 from dasp.games.evaluator import Evaluator, rows_per_evaluation
 from dasp.games.game import Game
 from dasp.games.target import Selection
@@ -35,6 +36,7 @@ class Request:
     def of(function: Callable[..., Tensor], arguments: Arguments, *, at_once: int | None = None) -> Request:
         """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once."""
         parts = games(arguments)
+        check_function(function, parts[0], at_once or rows_per_evaluation(parts[0]))
         ends = [game.ends(function, at_once or rows_per_evaluation(game)) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)

@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
 from dasp.errors import UntraceableModel
+from dasp.propagation.modes import check_evaluation_mode
 
 __all__ = ["SHAPE_ONLY", "checked_model", "trace"]
 
@@ -80,7 +81,7 @@ def _module(program: ExportedProgram) -> fx.GraphModule:
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)
     for node in module.graph.nodes:
-        if node.target is aten.contiguous.default or (node.target in _DROPOUTS and not node.args[2]):
+        if node.target is aten.contiguous.default or (node.target in _DROPOUTS and not (node.args[1] and node.args[2])):
             node.replace_all_uses_with(node.args[0])
     module.graph.eliminate_dead_code()
     return module
@@ -169,9 +170,7 @@ def checked_model(model: Any) -> nn.Module | ExportedProgram:
             f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
             f"{type(model).__name__}; BayesianShapley takes any callable"
         )
-    training = [name or type(model).__name__ for name, module in model.named_modules() if module.training]
-    if training:
-        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
+    check_evaluation_mode(model)
     return model
 
 

@@ -90,7 +90,8 @@ class BayesianShapley(PlayerMethod):
         Args:
             inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
-                once for every row of a background). 2^N gives the exact values.
+                once for every row of a background). 2^N gives the exact values. A call evaluates four coalitions more,
+                to see that the model is a function of each row by itself.
             tolerance: stop with a row when its largest standard deviation is below this fraction of
                 |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 2N
                 evaluations on: before, what is known of some players is what was thought at first.
