@@ -22,8 +22,19 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  # two processes with a thread each: two with two threads each are many times slower on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
+# Two processes with a thread each: two with two threads each are many times slower on two cores. Tests that share
+# something made once are in one group (see tests/conftest.py). Types are checked meanwhile, and said at the end.
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
+	echo 'OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup    (and mypy beside it)'; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup; tests=$$?; \
+	wait $$types; types=$$?; \
+	echo "mypy: $$(cat $(VENV)/mypy.txt)"; \
+	if [ $$tests -ne 0 ]; then echo 'make test: pytest failed, see above' >&2; fi; \
+	if [ $$types -ne 0 ]; then echo 'make test: mypy failed, see above' >&2; fi; \
+	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py

@@ -17,3 +17,12 @@ def same_threads():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items):
+    """With --dist loadgroup, tests that share a fixture of their module run in one process, where it is made once."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+        if any(fixture.scope == "module" for definitions in fixtures for fixture in definitions):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
@@ -31,10 +32,16 @@ FIRST_LAYERS = {
 }
 
 
+@functools.cache
+def traced(layer: nn.Module, shape: torch.Size, dtype: torch.dtype) -> torch.fx.GraphModule:
+    """The layer's graph, which shares its weights."""
+    return trace(layer, (torch.zeros(ROWS, *shape, dtype=dtype),), RULES)
+
+
 def meeting(layer: nn.Module, x: Tensor, baseline: Tensor, mask: Tensor | None) -> Contributions:
     """The values after the first layer, as a function of who takes part."""
     (game,) = games(Arguments(x, baseline, feature_mask=mask))
-    lifted = lift(trace(layer, (x,), RULES), game.toggled(), game.count)
+    lifted = lift(traced(layer, x.shape[1:], x.dtype), game.toggled(), game.count)
     (contributions,) = lifted.exact(*game.toggled())
     assert isinstance(contributions, Contributions)
     return contributions

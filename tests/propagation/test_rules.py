@@ -25,6 +25,7 @@ from dasp.propagation.tracing import trace
 from dasp.propagation.values import Contributions, Toggled
 
 aten = torch.ops.aten
+pytestmark = pytest.mark.xdist_group("rules")  # every case is traced once, by the process that runs all of its tests
 
 
 class Lambda(nn.Module):
@@ -386,9 +387,11 @@ def check_by_sampling(case: Case, x: Gaussian, actual: Gaussian, samples: int = 
     second = (centred**2).std(0) / samples**0.5
     assert_close(actual.total_variance, total, 5 * second + 2 * case.error * total + 1e-5, "variance")
     if x.factors is not None:
-        products = shared.view(samples, x.rank, *[1] * (y.dim() - 1)) * centred[:, None]
-        noise = products.std(0) / samples**0.5
-        assert_close(actual.factors, products.mean(0), 5 * noise + 2 * case.error * deviation + 1e-5, "factors")
+        products, squares = (  # means over samples, without a tensor of samples × rank × entries
+            torch.tensordot(shared**power, centred**power, dims=([0], [0])) / samples for power in (1, 2)
+        )
+        noise = ((squares - products**2) / samples).sqrt()
+        assert_close(actual.factors, products, 5 * noise + 2 * case.error * deviation + 1e-5, "factors")
 
 
 @pytest.mark.parametrize("rank", [0, 3])
