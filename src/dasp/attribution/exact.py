@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.evaluator import Evaluator
+from dasp.games.idle import Active
 from dasp.games.request import Request
 
 __all__ = ["ExactShapley"]
@@ -59,15 +60,17 @@ class ExactShapley(PlayerMethod):
         self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False
     ) -> Estimate:
         """The values of the players, without error; the options are those of `attribute`."""
-        most = request.players
+        active = Active.of(request)
+        most = max((game.count for game in active.request.games), default=0)
         if most > MOST_PLAYERS:
             raise ValueError(
                 f"{most} players have 2^{most} coalitions, and ExactShapley evaluates at most 2^{MOST_PLAYERS}: group "
                 "players with feature_mask, or use BayesianShapley or DASP"
             )
-        evaluations = sum(game.rows * (2**game.count - 2) for game in request.games)
+        evaluations = sum(game.rows * (2**game.count - 2) for game in active.request.games)
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
-            values = [exact_values(evaluator) for evaluator in request.evaluators(internal_batch_size, progress)]
+            evaluators = active.request.evaluators(internal_batch_size, progress)
+            values = active.restored([exact_values(evaluator) for evaluator in evaluators])
         return Estimate(values, [torch.zeros_like(v) for v in values])
 
 

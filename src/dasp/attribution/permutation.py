@@ -17,6 +17,7 @@ from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.evaluator import Evaluator
+from dasp.games.idle import Active
 from dasp.games.request import Request
 
 __all__ = ["PermutationShapley"]
@@ -94,8 +95,9 @@ class PermutationShapley(PlayerMethod):
     ) -> Estimate:
         """The values of the players with their standard errors; the options are those of `attribute`."""
         with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
-            evaluators = request.evaluators(internal_batch_size, progress)
-            return collected(request, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
+            active = Active.of(request)
+            evaluators = active.request.evaluators(internal_batch_size, progress)
+            return collected(active, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
 
     def _sampled(self, evaluator: Evaluator, most: int, tolerance: float | None, seed: int) -> Refined:
         """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""

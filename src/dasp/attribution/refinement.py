@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
-from dasp.games.request import Request, yardstick
+from dasp.games.idle import Active
+from dasp.games.request import yardstick
 
 __all__ = ["Refined", "check_tolerance", "collected", "refined", "stages", "warn_of_missed"]
 
@@ -60,13 +61,12 @@ def refined(
     return mean, deviation, int((~before[left]).sum()) if tolerance is not None else 0
 
 
-def collected(request: Request, parts: Iterable[Refined]) -> Estimate:
-    """What was found of each game, in the dtype and on the device of the inputs."""
-    means, deviations, missed = zip(*parts, strict=True)
-    both = ([x.to(game.device, game.dtype) for x, game in zip(part, request.games, strict=True)]
-            for part in (means, deviations))  # fmt: skip
-    values, std = both
-    return Estimate(values, std, sum(missed))
+def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
+    """What was found of each game, for all players, in the dtype and on the device of the inputs."""
+    found = list(parts)
+    values = active.restored([mean for mean, _, _ in found])
+    std = active.restored([deviation for _, deviation, _ in found], deviations=True)
+    return Estimate(values, std, sum(missed for _, _, missed in found))
 
 
 def warn_of_missed(missed: int, tolerance: float | None, most: str) -> None:

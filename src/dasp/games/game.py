@@ -22,7 +22,9 @@ class Game:
 
     on: tuple[Tensor, ...]
     baselines: tuple[tuple[Tensor, ...], ...]  # what absent players are; several are averaged over
-    masks: tuple[Tensor, ...]  # for each input the player (0 … count−1) of every entry, without a batch dimension
+    masks: tuple[
+        Tensor, ...
+    ]  # for each input the player (0 … count−1) of every entry; −1: nobody's, the same on and off
     extra: tuple[Any, ...]
     batched: tuple[bool, ...]  # which of the extra arguments have a row for every row of the inputs
     count: int
@@ -60,6 +62,7 @@ class Game:
         grid = torch.cartesian_prod(*(torch.arange(n) for n in mask.shape[1:])).view(-1, mask.dim() - 1)
         places = grid.repeat(len(mask), 1)  # of all entries, channel after channel
         players = mask.flatten().cpu()
+        places, players = places[players >= 0], players[players >= 0]  # the others are nobody's
         first = torch.zeros(self.count, grid.shape[1], dtype=torch.long)
         first[players] = places
         return first if bool((first[players] == places).all()) else None

@@ -27,6 +27,7 @@ from dasp.attribution.refinement import Refined, check_tolerance, collected, ref
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
+from dasp.games.idle import Active
 from dasp.games.request import Request
 
 __all__ = ["FEWEST", "BayesianShapley"]
@@ -127,17 +128,19 @@ class BayesianShapley(PlayerMethod):
         show_progress: bool = False,
     ) -> Estimate:
         """The values of the players with their standard deviations; the options are those of `attribute`."""
-        fewest = max(min(FEWEST, 2**game.count) for game in request.games)
+        active = Active.of(request)
+        fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
         if max_evaluations < fewest:
             raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
-        priors = prior_values(self.prior, self.prior_options, request)
+        before = prior_values(self.prior, self.prior_options, request)
+        priors = [None] * len(active.parts) if before is None else active.select(before)
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
-            evaluators = request.evaluators(internal_batch_size, progress)
+            evaluators = active.request.evaluators(internal_batch_size, progress)
             estimates = [
                 _Estimate(evaluator, prior, trust(self.prior), self._regressions, seed)
                 for evaluator, prior in zip(evaluators, priors, strict=True)
             ]
-            return collected(request, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
+            return collected(active, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
 
 
 @dataclass(frozen=True)

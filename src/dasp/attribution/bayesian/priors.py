@@ -32,10 +32,10 @@ def trust(prior: Prior) -> Trust:
     return Trust(0.05, 1.2)
 
 
-def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | list[None]:
+def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | None:
     """The prior of each game, (players, rows, *selected) in float64 on the CPU; None if there is none."""
     if prior is None:
-        return [None] * len(request.games)
+        return None
     if isinstance(prior, Attribution):
         values = [x.cpu().double() for x in estimated(prior, request, **options).values]
     else:

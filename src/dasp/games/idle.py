@@ -1,0 +1,107 @@
+"""Idle players: their entries are what they are in the baseline, so they change nothing, and their value is exactly 0.
+
+Methods that evaluate coalitions play the game without them, which may have far fewer players: the black border of a
+picture, zeros of a one-hot column, padding. Rows with different idle players are different games then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dasp.games.game import Game
+from dasp.games.request import Request
+
+__all__ = ["Active", "busy_players", "silenced"]
+
+_NOBODY = -1  # whose entries are the same on and off
+
+
+def busy_players(game: Game) -> Tensor:
+    """Which players of each row are not idle, (rows, players)."""
+    busy = torch.zeros(game.rows, game.count, dtype=torch.bool, device=game.device)
+    for off in game.baselines:
+        for on, absent, mask in zip(game.on, off, game.masks, strict=True):
+            differs = (on != absent).reshape(game.rows, -1)
+            busy |= torch.zeros_like(busy, dtype=torch.long).index_add_(1, mask.flatten(), differs.long()) > 0
+    return busy
+
+
+def silenced(request: Request, values: list[Tensor]) -> list[Tensor]:
+    """Values (players, rows, *selected) with those of idle players exactly 0, where a method gives them rounding."""
+    result = []
+    for game, v in zip(request.games, values, strict=True):
+        busy = busy_players(game).T
+        result.append(torch.where(busy.view(*busy.shape, *[1] * (v.dim() - 2)).to(v.device), v, 0))
+    return result
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of a game that have the same busy players."""
+
+    game: int  # its place in the whole request
+    rows: Tensor
+    players: Tensor  # the busy ones
+
+
+@dataclass(frozen=True)
+class Active:
+    """A request without its idle players, and the way back. Where at most one player is left there is nothing to
+    estimate: it has all of f(x) − f(baseline)."""
+
+    whole: Request
+    request: Request
+    parts: list[_Part]  # one for each game of `request`
+
+    @staticmethod
+    def of(request: Request) -> Active:
+        """Take the idle players out."""
+        parts = [part for i, game in enumerate(request.games) for part in _parts(i, game)]
+        parts = [part for part in parts if len(part.players) > 1]
+        starts = [rows.start for rows, _, _ in request.parts()]
+        places = [part.rows.cpu() + starts[part.game] for part in parts]
+        every = torch.cat(places) if places else torch.zeros(0, dtype=torch.long)
+        own = replace(
+            request,
+            games=[_without_idle(request.games[part.game], part) for part in parts],
+            selections=[request.selections[part.game].rows(part.rows.cpu()) for part in parts],
+            full=request.full[every],
+            empties=request.empties[:, every],
+        )
+        return Active(request, own, parts)
+
+    def select(self, values: list[Tensor]) -> list[Tensor]:
+        """Values of all players as values of the busy ones."""
+        return [values[part.game][part.players.cpu()][:, part.rows.cpu()] for part in self.parts]
+
+    def restored(self, values: list[Tensor], *, deviations: bool = False) -> list[Tensor]:
+        """Values of the busy players as values of all; as standard deviations, 0 for who is alone, too."""
+        result = []
+        for rows, game, _ in self.whole.parts():
+            total = torch.zeros_like(self.whole.total[rows]) if deviations else self.whole.total[rows]
+            busy = busy_players(game).T
+            alone = busy & (busy.sum(0) == 1)
+            shape = (*alone.shape, *[1] * (total.dim() - 1))
+            result.append(alone.view(shape) * total.to(game.dtype))
+        for part, v in zip(self.parts, values, strict=True):
+            spread = torch.zeros(len(result[part.game]), *v.shape[1:], dtype=v.dtype, device=v.device)
+            spread[part.players] = v
+            result[part.game][:, part.rows] = spread.to(result[part.game])
+        return result
+
+
+def _parts(place: int, game: Game) -> list[_Part]:
+    patterns, which = torch.unique(busy_players(game), dim=0, return_inverse=True)
+    return [_Part(place, (which == i).nonzero()[:, 0], pattern.nonzero()[:, 0]) for i, pattern in enumerate(patterns)]
+
+
+def _without_idle(game: Game, part: _Part) -> Game:
+    if len(part.players) == game.count and len(part.rows) == game.rows:
+        return game
+    number = torch.full((game.count,), _NOBODY, device=game.device)
+    number[part.players] = torch.arange(len(part.players), device=game.device)
+    own = game.rows_of(part.rows)
+    return replace(own, masks=tuple(number[mask] for mask in game.masks), count=len(part.players))
