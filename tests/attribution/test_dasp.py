@@ -335,5 +335,5 @@ def test_known_ops_stay_whole():
     graph = trace(model, (torch.randn(2, 1, 4, 4),), RULES).graph
     targets = [str(node.target) for node in graph.nodes if node.op == "call_function"]
     assert [t.split(".")[1] for t in targets if "sym" not in t] == [
-        "conv2d", "batch_norm", "max_pool2d", "view", "linear",
+        "conv2d", "batch_norm", "max_pool2d", "flatten", "linear",
     ]  # fmt: skip
