@@ -253,7 +253,7 @@ def test_gaussianity_draws_all_sizes_layers_and_ranks():
 
 
 def test_figures_are_imported_by_those_who_draw_and_know_no_pyplot():
-    drawing = {"plots", "experiments"}
+    drawing = {"plots", "paper"}
     for file in SOURCE.rglob("*.py"):
         text, folder = file.read_text(), file.relative_to(SOURCE).parts[0]
         assert folder not in drawing or "pyplot" not in text, file

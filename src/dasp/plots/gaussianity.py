@@ -1,4 +1,4 @@
-"""Hidden units over random coalitions: histograms with the propagated Gaussian, and the spread of all units."""
+"""Figures of hidden units over random coalitions: histograms with the propagated Gaussian, and all units' spread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ _ACROSS = 4
 
 
 def gaussianity(found: Sequence[Sampled]) -> Figure:
-    """Above, the unit of the first layer that varies most: its values for coalitions of each size, and the propagated
-    Gaussian. Below, the propagated against the sampled standard deviation of every unit, for each layer (columns) and
-    number of factor columns (rows); on the diagonal they are equal."""
+    """Draw how Gaussian units are, and how right their propagated moments.
+
+    Above is the unit of the first layer that varies most: its values for coalitions of each size, and the propagated
+    Gaussian. Below is the propagated against the sampled standard deviation of every unit, for each layer (columns) and
+    number of factor columns (rows); on the diagonal they are equal.
+    """
     layers = list(dict.fromkeys(one.layer for one in found))
     ranks = list(found[0].propagated)
     first = [one for one in found if one.layer == layers[0]]
@@ -92,7 +95,7 @@ def _largest(one: Sampled) -> float:
 
 
 def _scatter(axes: Any, some: Sequence[Sampled], rank: int, scale: Normalize, end: float) -> None:
-    """Units that do not vary at all are left out."""
+    """Draw one panel; units that do not vary at all are left out."""
     sampled = torch.cat([one.sampled.std for one in some])
     propagated = torch.cat([one.propagated[rank].std for one in some])
     sizes = torch.cat([torch.full_like(one.sampled.std, one.size) for one in some])
