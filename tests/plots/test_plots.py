@@ -248,7 +248,7 @@ def test_gaussianity_draws_all_sizes_layers_and_ranks():
     for layer, (rank, ratio) in itertools.product(
         ("1st", "2nd"), {"no factors (rank 0)": "0.500", "16 factor columns": "0.900"}.items()
     ):
-        (text,) = titles[f"{layer} layer, {rank}"].texts
+        (text,) = titles[f"{layer} layer\n{rank}"].texts
         assert text.get_text() == f"median ratio {ratio}\n48 points"
 
 

@@ -35,7 +35,7 @@ def gaussianity(found: Sequence[Sampled]) -> Figure:
     figure = empty_figure(12, sum(heights) + 0.2)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     above.suptitle(
-        f"One unit of the {layers[0]} over {len(first[0].values):,} random coalitions of k players",
+        f"One unit of {layers[0]} over {len(first[0].values):,} random coalitions of k players",
         fontsize=TEXT, fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
     panels = above.subplots(rows, _ACROSS, squeeze=False)
@@ -81,7 +81,8 @@ def _scatters(part: Any, found: Sequence[Sampled], layers: list[str], ranks: lis
         for axes, layer in zip(row, layers, strict=True):
             some = [one for one in found if one.layer == layer]
             _scatter(axes, some, rank, scale, ends[layer])
-            axes.set_title(f"{layer}, {f'{rank} factor columns' if rank else 'no factors (rank 0)'}", fontsize=TEXT)
+            factors = f"{rank} factor columns" if rank else "no factors (rank 0)"
+            axes.set_title(f"{layer}\n{factors}", fontsize=TEXT)
         row[0].set_ylabel("propagated σ", fontsize=TEXT)
     for axes in panels[-1]:
         axes.set_xlabel("sampled σ", fontsize=TEXT)
