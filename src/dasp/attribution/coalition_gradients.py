@@ -36,8 +36,8 @@ Measured (root mean square errors; trained networks, one thread; "trapezoid" is 
     ReLU network, 18 inputs            .25     .14     .11     .07     .31    .20    .17    .16       .69
     Transformer, 14 tokens             .27     .14     .10     .05     .40    .40    .39    .39       .55
 
-95 % intervals held 90 to 98 % of the truths. GradientDASP has .0021, .010 and .08 for the first three, in the time of 64
-to 256 pairs: where it has rules, it is better.
+95 % intervals held 90 to 98 % of the truths. GradientDASP has .0021, .010 and .08 on the first three, in the time of
+64 to 256 pairs: where it has rules, it is better.
 """
 
 from __future__ import annotations
