@@ -140,80 +140,91 @@ def nonnegative(variance: Tensor) -> Tensor:
     return variance.relu()
 
 
-def rectified_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, slope and residual of ReLU at N(mean, variance)."""
+def rectified_moments(mean: Tensor, variance: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, slope and residual of ReLU at N(mean, variance); with `whole`, its variance in place of the residual."""
     if torch.compiler.is_compiling():  # which fuses what is written out
         a, deviation = standardized(mean, variance)
         far, pdf = a.abs(), density(a)
         tail = distribution(-far)
         slope = torch.where(a > 0, 1 - tail, tail)
-        share = tail * (1 - tail) * (1 + a * a) - pdf * pdf - far * pdf * (1 - 2 * tail)
-        return mean * slope + deviation * pdf, slope, nonnegative(share) * variance
-    return _Rectified.apply(mean, variance)[:3]  # type: ignore[no-any-return, no-untyped-call]
+        share = nonnegative(tail * (1 - tail) * (1 + a * a) - pdf * pdf - far * pdf * (1 - 2 * tail))
+        share = share + slope * slope if whole else share
+        return mean * slope + deviation * pdf, slope, share * variance
+    return _Rectified.apply(mean, variance, whole)[:3]  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Rectified(torch.autograd.Function):
     """The same in few passes over memory, which is where the time of a network goes, with derivatives in closed form:
 
         d mean = p dμ + h/2 dσ²,   dp = h dμ − hμ/(2σ²) dσ²
-        d residual = 2(μc(1 − c) − σφ(2p − 1)) dμ + (c(1 − c) − φ²) dσ²
+        d residual = 2(μc(1 − c) − hσ²(2p − 1)) dμ + (c(1 − c) − h²σ²) dσ²
+        d variance = 2(1 − p)·mean dμ + (p − h·mean) dσ²
 
     with h = φ/σ, which vanishes with σ. For |a| ≫ 1 the derivatives of the residual are like −2σφ/a² and φ/|a|: they
     vanish with it.
     """
 
     @staticmethod
-    def forward(mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(mean: Tensor, variance: Tensor, whole: bool) -> tuple[Tensor, ...]:  # type: ignore[override]
         deviation = variance.sqrt()
-        a = (mean / deviation).nan_to_num_(0.0).clamp_(-FAR, FAR)  # 0/0 is 0, and ±1/0 far out
-        far, square = a.abs(), a * a
-        pdf = (square * -0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
+        far = (mean / deviation).nan_to_num_(0.0).abs_().clamp_(max=FAR)  # 0/0 is 0, and ±1/0 far out
+        square = far * far
         tail = (far * math.sqrt(0.5)).erfc_().mul_(0.5)
-        slope = torch.where(a > 0, 1 - tail, tail)
+        slope = torch.lerp(tail, 1 - tail, mean.sign().clamp_(min=0))  # by μ > 0; exact, and quicker than `where`
         share = torch.addcmul(tail, tail, tail, value=-1)
-        share.addcmul_(share, square).addcmul_(pdf, pdf, value=-1)
+        share.addcmul_(share, square)
+        pdf = square.mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
         far.mul_(pdf)
-        share.sub_(far).addcmul_(far, tail, value=2).clamp_(min=0).mul_(variance)
+        share.addcmul_(pdf, pdf, value=-1).sub_(far).addcmul_(far, tail, value=2).clamp_(min=0)
+        if whole:
+            share.addcmul_(slope, slope)
+        share.mul_(variance)
         result = (mean * slope).addcmul_(deviation, pdf)
-        return result, slope, share, tail, pdf
+        steepness = pdf.div_(deviation).nan_to_num_(0.0, 0.0, 0.0)
+        return result, slope, share, tail, steepness
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, ...]) -> None:
-        _, slope, _, tail, pdf = output
-        ctx.mark_non_differentiable(tail, pdf)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: tuple[Tensor, ...]) -> None:
+        mean, variance, ctx.whole = inputs
+        result, slope, _, tail, steepness = output
+        ctx.mark_non_differentiable(tail, steepness)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, slope, tail, pdf)
+        ctx.save_for_backward(mean, variance, slope, steepness, result if ctx.whole else tail)
 
     @staticmethod
     def backward(  # type: ignore[override]
-        ctx: Any, of_mean: Tensor | None, of_slope: Tensor | None, of_residual: Tensor | None, *_: Any
-    ) -> tuple[Tensor | None, Tensor | None]:
+        ctx: Any, of_mean: Tensor | None, of_slope: Tensor | None, of_spread: Tensor | None, *_: Any
+    ) -> tuple[Tensor | None, Tensor | None, None]:
         if torch.is_grad_enabled():  # create_graph=True
             raise NotImplementedError("propagated ReLUs and maxima can be differentiated once only")
-        mean, variance, slope, tail, pdf = ctx.saved_tensors
-        deviation = variance.sqrt()
-        steepness = (pdf / deviation).nan_to_num_(0.0, 0.0, 0.0)
-        by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
-        if of_mean is not None:
+        mean, variance, slope, steepness, kept = ctx.saved_tensors
+        if of_mean is None:
+            by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
+        else:
             by_mean, by_variance = of_mean * slope, (of_mean * steepness).mul_(0.5)
-        if of_residual is not None:
-            both = torch.addcmul(tail, tail, tail, value=-1)  # c(1 − c)
-            by_variance.addcmul_(torch.addcmul(both, pdf, pdf, value=-1), of_residual)
-            pull = deviation.mul_(pdf)
+        if of_spread is not None and ctx.whole:
+            by_mean.addcmul_(torch.addcmul(kept, kept, slope, value=-1), of_spread, value=2)
+            by_variance.addcmul_(torch.addcmul(slope, kept, steepness, value=-1), of_spread)
+        elif of_spread is not None:
+            both, pull = torch.addcmul(kept, kept, kept, value=-1), steepness * variance  # c(1 − c) and σφ
+            by_variance.addcmul_(torch.addcmul(both, pull, steepness, value=-1), of_spread)
             tilt = both.mul_(mean).add_(pull).addcmul_(pull, slope, value=-2)
-            by_mean.addcmul_(tilt, of_residual, value=2)
+            by_mean.addcmul_(tilt, of_spread, value=2)
         if of_slope is not None:
             shift = of_slope * steepness
             by_mean.add_(shift)
             by_variance.add_(shift.mul_(mean).div_(variance).nan_to_num_(0.0, 0.0, 0.0), alpha=-0.5)
-        return by_mean, by_variance
+        return by_mean, by_variance, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, int | None], *inputs: Tensor) -> Any:  # type: ignore[override]
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: tuple[int | None, ...], mean: Tensor, variance: Tensor, whole: bool
+    ) -> Any:
         """Elementwise, so a batch is more entries; torch's own rule would know none of the in-place functions."""
         del info
-        parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(inputs, in_dims, strict=True)]
-        return _Rectified.apply(*torch.broadcast_tensors(*parts)), (0,) * 5  # type: ignore[no-untyped-call]
+        given = zip((mean, variance), in_dims[:2], strict=True)
+        parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in given]
+        return _Rectified.apply(*torch.broadcast_tensors(*parts), whole), (0,) * 5  # type: ignore[no-untyped-call]
 
 
 def maximum_moments(a: Gaussian, b: Gaussian) -> Gaussian:

@@ -24,6 +24,9 @@ aten = torch.ops.aten
 @rule(aten.relu.default, tracker=same_entry)
 def relu(x: Gaussian) -> Gaussian:
     """max(x, 0):  E = μΦ(μ/σ) + σφ(μ/σ),  E[g'] = Φ(μ/σ)."""
+    if x.factors is None:
+        mean, _, variance = rectified_moments(x.mean, x.variance, whole=True)
+        return Gaussian(mean, variance)
     return x.through(*rectified_moments(x.mean, x.total_variance))
 
 
