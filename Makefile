@@ -14,22 +14,22 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: install
-	$(BIN)/dasp reproduce
+demo: install  # threads that wait do not spin: on a busy machine spinning makes it many times slower
+	OMP_WAIT_POLICY=passive $(BIN)/dasp reproduce
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Two processes with a thread each: two with two threads each are many times slower on two cores. Tests that share
-# something made once are in one group (see tests/conftest.py). Types are checked meanwhile, and said at the end.
+# Two processes with a thread each: two with two threads each are many times slower on two cores. tests/conftest.py says
+# which tests stay together. Types are checked meanwhile, and what is wrong with them is said at the end.
 test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
-	echo 'OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup    (and mypy beside it)'; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadgroup; tests=$$?; \
+	echo 'OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2    (and mypy beside it)'; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2; tests=$$?; \
 	wait $$types; types=$$?; \
 	echo "mypy: $$(cat $(VENV)/mypy.txt)"; \
 	if [ $$tests -ne 0 ]; then echo 'make test: pytest failed, see above' >&2; fi; \

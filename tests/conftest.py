@@ -19,10 +19,25 @@ def same_threads():
     torch.set_num_threads(before)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items):
-    """With --dist loadgroup, tests that share a fixture of their module run in one process, where it is made once."""
-    for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-        if any(fixture.scope == "module" for definitions in fixtures for fixture in definitions):
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+# Files whose tests share something that takes long to make; with several processes, each is run by one of them, and
+# these files first, so that no process is left alone with one at the end. All other tests go to whoever is free.
+TOGETHER = {
+    "tests/propagation/test_rules.py": "rules",  # every case is traced once
+    "tests/attribution/test_differences.py": "rules",  # the same cases
+    "tests/jobs/test_ray.py": "ray",  # one Ray
+    "tests/paper/test_reproduce.py": "reproduce",  # one run of the experiments
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With --numprocesses, and no other --dist. (`--dist loadgroup` groups nothing with pytest 9.2: xdist #1386.)"""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 (only where there are several processes)
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return TOGETHER.get(nodeid.split("::")[0], nodeid)
+
+    return Scheduling(config, log)

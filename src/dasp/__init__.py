@@ -2,6 +2,7 @@
 
 from dasp import former_names
 from dasp.attribution.bayesian import BayesianShapley
+from dasp.attribution.coalition_gradients import GradientShapley
 from dasp.attribution.dasp import DASP
 from dasp.attribution.deeplift import DeepLiftRevealCancel, shapley_of_maximum
 from dasp.attribution.exact import ExactShapley
@@ -20,6 +21,7 @@ __all__ = [
     "Explainer",
     "Gaussian",
     "GradientDASP",
+    "GradientShapley",
     "PermutationShapley",
     "ProbabilisticNetwork",
     "UnsupportedOperation",

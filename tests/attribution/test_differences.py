@@ -13,7 +13,6 @@ from dasp.attribution.deeplift.difference import Difference
 from dasp.attribution.deeplift.walk import walk
 from dasp.propagation.rules import RULES
 
-pytestmark = pytest.mark.xdist_group("rules")  # the cases are traced there
 NONLINEAR = ["revealcancel", "rescale", "mixed"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import warnings
@@ -9,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -19,8 +20,6 @@ from dasp.games.arguments import Arguments, games
 from dasp.games.background import clustered, k_means
 from dasp.games.request import Request
 from dasp.propagation.coalitions import bernoulli, sketch
-
-few = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking would trace anew
 
 
 class Quadratic(nn.Module):
@@ -87,14 +86,19 @@ INDICES = {
 }
 
 
+@functools.cache
+def on_quadratic(players, rank):
+    return GradientDASP(Quadratic(players), rank=rank)
+
+
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("nodes", [None, 6])
 @pytest.mark.parametrize("rank", [0, "full"])
 def test_indices_are_exact_where_moments_are(index, nodes, rank):
-    model, n = Quadratic(5), 5
+    method, n = on_quadratic(5, rank), 5
     x, baseline = torch.randn(2, 1, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    expected = semivalue(coalition_values(model, x, baseline, 1), n, INDICES[index](n))
-    actual = GradientDASP(model, rank=rank).attribute(x, baseline, target=1, nodes=nodes, index=index, tolerance=1e-8)
+    expected = semivalue(coalition_values(method.model, x, baseline, 1), n, INDICES[index](n))
+    actual = method.attribute(x, baseline, target=1, nodes=nodes, index=index, tolerance=1e-8)
     torch.testing.assert_close(actual[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -123,39 +127,52 @@ def test_interactions_and_indices_of_a_relu_network():
     assert spearman(banzhaf, torch.stack([semivalue(v, n, INDICES["banzhaf"](n)) for v in values])).min() > 0.9
 
 
+# Networks that are traced once, with weights drawn anew for every example: from the smallest to three hidden layers.
+WIDTHS = [(2, 1, 2), (5, 8, 2), (8, 4, 7, 2, 2)]
+
+
+@functools.cache
+def on_network(widths, rank):
+    return GradientDASP(relu_network(*widths), rank=rank)
+
+
 @st.composite
 def settings_of_networks(draw):
-    players = draw(st.integers(2, 8))
-    model = relu_network(
-        players, *draw(st.lists(st.integers(1, 8), min_size=1, max_size=3)), 2, seed=draw(st.integers(0, 999))
-    )
-    x, baseline = torch.randn(2, 3, players, dtype=torch.float64)
-    return model, x, baseline
+    """A method on a network with new weights, inputs and baselines."""
+    widths, rank = draw(st.sampled_from(WIDTHS)), draw(st.sampled_from([0, "full"]))
+    method = on_network(widths, rank)
+    torch.manual_seed(draw(st.integers(0, 999)))
+    for layer in method.model[::2]:
+        layer.reset_parameters()
+    x, baseline = torch.randn(2, 3, widths[0], dtype=torch.float64)
+    return method, x, baseline
 
 
-@few
-@given(settings_of_networks(), st.sampled_from([0, "full"]))
-def test_values_sum_to_the_difference_or_there_is_a_warning(setting, rank):
-    model, x, baseline = setting
+some = settings(max_examples=40, deadline=None)
+
+
+@some
+@given(settings_of_networks())
+def test_values_sum_to_the_difference_or_there_is_a_warning(setting):
+    method, x, baseline = setting
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        values, delta = GradientDASP(model, rank=rank).attribute(
-            x, baseline, target=0, tolerance=1e-3, return_convergence_delta=True
-        )
+        values, delta = method.attribute(x, baseline, target=0, tolerance=1e-3, return_convergence_delta=True)
     with torch.no_grad():
-        wanted = torch.maximum((model(x) - model(baseline))[:, 0].abs(), values.abs().sum(1) / 100)
+        wanted = torch.maximum((method.model(x) - method.model(baseline))[:, 0].abs(), values.abs().sum(1) / 100)
     assert bool((delta.abs() <= 1e-3 * wanted).all()) or any("tolerance" in str(w.message) for w in caught)
 
 
-@few
-@given(settings_of_networks(), st.sampled_from([0, "full"]))
-def test_null_and_exchangeable_players(setting, rank):
-    model, x, baseline = setting
+@some
+@given(settings_of_networks())
+def test_null_and_exchangeable_players(setting):
+    method, x, baseline = setting
+    weight = method.model[0].weight
     with torch.no_grad():
-        model[0].weight[:, 0] = 0
-        model[0].weight[:, -1] = model[0].weight[:, x.shape[1] // 2]
+        weight[:, 0] = 0
+        weight[:, -1] = weight[:, x.shape[1] // 2]
     x[:, -1], baseline[:, -1] = x[:, x.shape[1] // 2], baseline[:, x.shape[1] // 2]
-    values = GradientDASP(model, rank=rank).attribute(x, baseline, target=1, nodes=5)
+    values = method.attribute(x, baseline, target=1, nodes=5)
     if x.shape[1] > 2:
         assert bool((values[:, 0] == 0).all())
     torch.testing.assert_close(values[:, -1], values[:, x.shape[1] // 2], rtol=1e-9, atol=1e-9)

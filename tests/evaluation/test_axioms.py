@@ -235,7 +235,7 @@ def test_wrong_arguments():
 
 
 def test_table():
-    result = axioms.report({"Occlusion": FeatureAblation, "exact": ExactShapley})
+    result = axioms.report({"Occlusion": FeatureAblation, "exact": ExactShapley}, tolerance=1e-4)
     above, header, occlusion, exact = str(result).splitlines()
     assert above.split() == ["hidden", "null", "hidden", "implementation"]
     words = "completeness null player player symmetry symmetry linearity continuity invariance"

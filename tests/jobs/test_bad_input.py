@@ -220,40 +220,60 @@ def test_ray_is_missing(folder, before, monkeypatch):
     _nothing_left(folder, before)
 
 
-START = "from dasp.cli import main; main()"
+# Python is started once; then every command has a process of its own, forked where nothing but these are imported.
+FORKING = """
+import os, sys
+from dasp.cli import main
+
+def forked(*arguments):
+    if os.fork() == 0:
+        sys.argv[1:] = arguments
+        main()
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
 
 
-@pytest.mark.parametrize("name", ["CSV with text", "pickled model", "unknown option"])
-def test_as_a_process(name, folder, before):
-    command, expected = CASES[name]
-    result = subprocess.run(
-        [sys.executable, "-c", START, "explain", *command.split(), "-o", "out.parquet"],
-        capture_output=True, text=True, check=False, cwd=folder,
-    )  # fmt: skip
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
-    assert expected in result.stderr
+def run_forking(code, *arguments, cwd):
+    """The exit codes and the lines on stderr of what `code` forks."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING + code, *arguments]  # of forking
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd)
+    return [int(line) for line in result.stdout.splitlines() if line.isdigit()], result.stderr.splitlines()
+
+
+def test_as_processes(folder, before):
+    cases = [CASES[name] for name in ("CSV with text", "pickled model", "unknown option")]
+    code = "for command in sys.argv[1:]: forked('explain', *command.split(), '-o', 'out.parquet')"
+    codes, lines = run_forking(code, *(command for command, _ in cases), cwd=folder)
+    assert codes == [2, 2, 2], lines
+    for line, (_, expected) in zip(lines, cases, strict=True):
+        assert expected in line
     _nothing_left(folder, before)
 
 
 FULL = """
-import resource, sys
+import resource
 import dasp.jobs.run
-from dasp.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
-main()
+
+for size in sys.argv[1:]:
+    os.chdir(size)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), resource.RLIM_INFINITY))
+    forked("explain", "small:build", "rows.npy", "-o", "out.parquet", "--chunk", "20")
+    os.chdir("..")
 """
 
 
-@pytest.mark.parametrize("size", [100, 5_000])  # not even the job fits; the chunks do, the output does not
-def test_disk_full(size, tmp_path):
-    (tmp_path / "small.py").write_text(FACTORY)
-    np.save(tmp_path / "rows.npy", rows(200))
-    command = [sys.executable, "-c", FULL, str(size), "explain", "small:build", "rows.npy", "-o", "out.parquet"]
-    result = subprocess.run([*command, "--chunk", "20"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
-    assert "cannot be written: File too large" in result.stderr
-    assert not (tmp_path / "out.parquet").exists()
-    assert (tmp_path / "out.parquet.parts").exists() == (size > 100)  # the rows that are done stay
+def test_disk_full(tmp_path):
+    sizes = ["100", "5000"]  # not even the job fits; the chunks do, the output does not
+    for size in sizes:
+        (tmp_path / size).mkdir()
+        (tmp_path / size / "small.py").write_text(FACTORY)
+        np.save(tmp_path / size / "rows.npy", rows(200))
+    codes, lines = run_forking(FULL, *sizes, cwd=tmp_path)
+    assert codes == [2, 2], lines
+    for line, size in zip(lines, sizes, strict=True):
+        assert "cannot be written: File too large" in line
+        assert not (tmp_path / size / "out.parquet").exists()
+        assert (tmp_path / size / "out.parquet.parts").exists() == (size == "5000")  # the rows that are done stay
 
 
 def test_two_at_once(folder, before):

@@ -40,7 +40,7 @@ def server(tmp_path):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=[0.01], daemon=True).start()
         yield folder, f"http://127.0.0.1:{running.server_address[1]}/"
         running.shutdown()
 

@@ -27,24 +27,29 @@ from dasp.paper.claims import OURS
 from dasp.paper.experiment import Data, Size, SizeName
 from dasp.paper.outcome import Setting, measured
 from dasp.paper.parkinsons import Parkinsons
+from dasp.paper.peers import PEERS
 from dasp.paper.rooms import ROOMS, checksum_of_rooms
 
 PACKAGE = Path(dasp.__file__).parent
 TRIALS = sys.modules[Trial.__module__]  # a function has the same name
+COMPILED = "shap PermutationExplainer"  # before its first use, which takes seconds
+FEW = {"Saliency", "Occlusion", "Permutations", "DASP", "BayesianShapley"}
 
 
 class Small(Parkinsons):
     """A few rows of the stand-in, hardly trained."""
 
     epochs = 2
-    sizes: ClassVar = {SizeName.QUICK: Size(2, 0, (60, 300), coalitions=200)}
+    sizes: ClassVar = {SizeName.QUICK: Size(2, 0, (300,), at_most={COMPILED: 0}, coalitions=200)}
 
 
 class Second(Small):
-    """Another one with a single budget, whose data cannot be had at first."""
+    """Another one with few methods, whose data cannot be had at first."""
 
     name, title = "second", "The second one"
-    sizes: ClassVar = {SizeName.QUICK: Size(2, 0, (60,), coalitions=200)}
+    sizes: ClassVar = {
+        SizeName.QUICK: Size(2, 0, (300,), at_most=dict.fromkeys(METHODS.keys() - FEW, 0), coalitions=200)
+    }
     ready = False
 
     def data(self):
@@ -171,10 +176,11 @@ def test_benchmark_against_peers(runs, all_alone, monkeypatch):
     found = json.loads(file.read_text())
     methods = {result["method"] for result in found["results"]}
     assert methods >= {*OURS} - {"BayesianShapley on DASP"}
+    assert {*PEERS} - methods == {COMPILED}
     assert {"shap DeepExplainer", "shapiq KernelSHAP", "captum Shapley sampling"} <= methods
     assert (file.parent / "parkinsons.png").stat().st_size > 10_000
     assert found["size"] == "quick"
-    assert [entry["budget"] for entry in found["best of ours"]] == [60, 300]
+    assert [entry["budget"] for entry in found["best of ours"]] == [300]
     assert "quicker and nearer" in out.file.getvalue()
 
 
@@ -222,12 +228,17 @@ def test_what_takes_too_long_is_left_out_and_named():
     rows = torch.randn(2, 18)
     data = Data((rows, rows), (rows, rows), [""] * 18, "random")
     problem = Problem.of(Parkinsons().network(data).eval(), rows)
-    setting = Setting(Parkinsons(), data, Size(2, 0, (100, 1000), patience=5), problem, {})
-    slow = {"Permutations": METHODS["Permutations"], "shapiq kADD": replace(METHODS["Permutations"], players=10)}
+    size = Size(2, 0, (100, 1000), patience=5, at_most={"KernelSHAP": 200})
+    setting = Setting(Parkinsons(), data, size, problem, {})
+    slow = {
+        "KernelSHAP": METHODS["KernelSHAP"], "Permutations": METHODS["Permutations"],
+        "shapiq kADD": replace(METHODS["Permutations"], players=10),
+    }  # fmt: skip
     found = measured(setting, slow, lambda *_: None, result)  # 2 s for 100 evaluations, 20 s for 1,000
-    assert [r.evaluations for r in found.results] == [70]
+    assert [r.evaluations for r in found.results] == [100, 70]
     assert found.left_out == [
-        "shapiq kADD (at most 10 players)", "Permutations with 988 evaluations (more than 5 s)",
+        "shapiq kADD (at most 10 players)", "KernelSHAP with 1,000 evaluations (too slow for this size)",
+        "Permutations with 988 evaluations (more than 5 s)",
     ]  # fmt: skip
 
 

@@ -248,12 +248,12 @@ def test_gaussianity_draws_all_sizes_layers_and_ranks():
     for layer, (rank, ratio) in itertools.product(
         ("1st", "2nd"), {"no factors (rank 0)": "0.500", "16 factor columns": "0.900"}.items()
     ):
-        (text,) = titles[f"{layer} layer, {rank}"].texts
+        (text,) = titles[f"{layer} layer\n{rank}"].texts
         assert text.get_text() == f"median ratio {ratio}\n48 points"
 
 
 def test_figures_are_imported_by_those_who_draw_and_know_no_pyplot():
-    drawing = {"plots", "experiments"}
+    drawing = {"plots", "paper"}
     for file in SOURCE.rglob("*.py"):
         text, folder = file.read_text(), file.relative_to(SOURCE).parts[0]
         assert folder not in drawing or "pyplot" not in text, file

@@ -25,7 +25,6 @@ from dasp.propagation.tracing import trace
 from dasp.propagation.values import Contributions, Toggled
 
 aten = torch.ops.aten
-pytestmark = pytest.mark.xdist_group("rules")  # every case is traced once, by the process that runs all of its tests
 
 
 class Lambda(nn.Module):

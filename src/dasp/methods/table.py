@@ -32,6 +32,7 @@ from torch import nn
 from dasp.attribution.any_method import estimated
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.attribution.bayesian import FEWEST, BayesianShapley
+from dasp.attribution.coalition_gradients import GradientShapley
 from dasp.attribution.dasp import DASP
 from dasp.attribution.deeplift.revealcancel import DeepLiftRevealCancel
 from dasp.attribution.exact import MOST_PLAYERS, ExactShapley
@@ -212,6 +213,9 @@ METHODS = {
     "Permutations": Method(
         PermutationShapley, fixed=lambda _: 2, samples="n_permutations", each=lambda game: 2 * (game.count - 1),
         takes=_REFINED, error_bars=True,
+    ),
+    "Gradients at coalitions": Method(
+        GradientShapley, samples="n_pairs", each=lambda _: 2 * GRADIENT, takes=_REFINED, error_bars=True
     ),
     "DASP": _dasp(0),
     "DASP, full rank": _dasp("full"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
+from dasp.paper.experiment import SLOW, Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.plots.logo import logos
 
 __all__ = ["DNA", "LENGTH", "Sequences", "generate"]
@@ -97,7 +97,7 @@ class DNA(Experiment):
     )
     epochs, batch, rate = 8, 50, 3e-3
     sizes: ClassVar = {
-        SizeName.QUICK: Size(2, 100, (300, 1000, 10_000), patience=8, coalitions=500),
+        SizeName.QUICK: Size(2, 100, (300, 1000, 5000), patience=15, at_most=SLOW, coalitions=500),
         SizeName.STANDARD: Size(3, 250, (300, 1000, 3000, 10_000), patience=15),
         SizeName.PAPER: Size(50, 2000, (300, 1000, 3000, 10_000, 30_000, 100_000), coalitions=10_000),
     }

@@ -12,9 +12,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from dasp.paper.sizes import Size, SizeName
+from dasp.paper.sizes import SLOW, Size, SizeName
 
-__all__ = ["Data", "Drawn", "Experiment", "ExplainedRows", "Size", "SizeName", "fit"]
+__all__ = ["SLOW", "Data", "Drawn", "Experiment", "ExplainedRows", "Size", "SizeName", "fit"]
 
 
 @dataclass(frozen=True)

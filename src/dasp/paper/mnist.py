@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
+from dasp.paper.experiment import SLOW, Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.paper.files import DataFile, find
 from dasp.plots.maps import maps
 
@@ -45,7 +45,7 @@ class MNIST(Experiment):
     )
     epochs, batch, rate = 3, 128, 4e-3
     sizes: ClassVar = {
-        SizeName.QUICK: Size(2, 200, (300, 1000, 10_000), patience=8, coalitions=500),
+        SizeName.QUICK: Size(2, 200, (300, 1000, 10_000), patience=20, at_most=SLOW, coalitions=500),
         SizeName.STANDARD: Size(3, 300, (300, 1000, 3000, 10_000, 30_000), patience=20),
         SizeName.PAPER: Size(50, 1000, (300, 1000, 3000, 10_000, 30_000, 100_000), coalitions=10_000),
     }

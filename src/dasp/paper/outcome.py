@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -95,7 +96,9 @@ def measured(
     left_out = _impossible(setting, methods, {trial.name for trial in todo})
     for done, trial in enumerate(todo):
         step("methods", done, len(todo))
-        if _expected(trial, results) * setting.rows > setting.size.patience:
+        if trial.cost > setting.size.at_most.get(trial.name, math.inf):
+            left_out.append(f"{trial.name} with {trial.cost:,} evaluations (too slow for this size)")
+        elif _expected(trial, results) * setting.rows > setting.size.patience:
             patience = f"more than {setting.size.patience:.0f} s"
             left_out.append(f"{trial.name} with {trial.cost:,} evaluations ({patience})")
         else:

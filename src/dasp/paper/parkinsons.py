@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.experiment import Data, Drawn, Experiment, ExplainedRows, Size, SizeName
+from dasp.paper.experiment import SLOW, Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.paper.files import DataFile, find
 from dasp.plots.force import force
 
@@ -36,7 +36,7 @@ class Parkinsons(Experiment):
     epochs, batch, rate = 400, 64, 3e-3
     most_threads = 1  # a second one makes the small batches no quicker, and much slower if it has to wait for a core
     sizes: ClassVar = {
-        SizeName.QUICK: Size(10, 0, (100, 1000, 10_000), patience=4, coalitions=500),
+        SizeName.QUICK: Size(10, 0, (100, 1000, 10_000), patience=15, at_most=SLOW, coalitions=500),
         SizeName.STANDARD: Size(20, 0, (100, 300, 1000, 3000, 10_000, 30_000), patience=15),
         SizeName.PAPER: Size(100, 0, (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000), coalitions=10_000),
     }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Size", "SizeName"]
+__all__ = ["SLOW", "Size", "SizeName"]
+
+# Evaluations per row beyond which Captum's KernelSHAP, by either name, takes longer than all other methods together.
+SLOW = {"KernelSHAP": 1000, "captum KernelShap": 1000}
 
 
 class SizeName(StrEnum):
@@ -25,4 +29,5 @@ class Size:
     permutations: int  # of a sampled truth, each with its reverse; 0 for an exact one
     budgets: tuple[int, ...]  # evaluations per row
     patience: float = math.inf  # seconds for all rows, beyond which a method is not given a budget
+    at_most: Mapping[str, int] = field(default_factory=dict)  # evaluations per row of methods that are slow with more
     coalitions: int = 2000  # of each size, over which hidden units are looked at

@@ -1,4 +1,4 @@
-"""How good methods are against what they cost: all of them with their spread over rows, and the Pareto front."""
+"""Figures of how good methods are against what they cost: with their spread over rows, and with the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _RANKS = (-0.9, -0.5, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0
 
 
 def comparison(results: Sequence[Result], *, title: str, standard_error: float = 0.0) -> Figure:
-    """RMSE and Spearman's rank correlation against evaluations and time: a line per method over its budgets, with bars
-    of ± one standard deviation over the rows.
+    """Draw RMSE and Spearman's rank correlation against evaluations and time: a line per method over its budgets, with
+    bars of ± one standard deviation over the rows.
 
     A method without a budget is one marker with a dashed line to the right: it gains nothing from more. Markers on the
     edge of a panel are beyond it, like those of exact values. Correlations are spaced by the logarithm of 1 − ρ.
@@ -52,8 +52,8 @@ def comparison(results: Sequence[Result], *, title: str, standard_error: float =
 
 
 def pareto(results: Sequence[Result], *, ours: Collection[str], title: str, standard_error: float = 0.0) -> Figure:
-    """RMSE against time and against evaluations with the Pareto front as steps; `ours` are filled, the others hollow,
-    and named where they are on the front."""
+    """Draw RMSE against time and against evaluations, with the Pareto front as steps; `ours` are filled, the others
+    hollow, and named where they are on the front."""
     figure = empty_figure(12, max(5.6, _legend_height(results)), title)
     names = []
     for axes, cost in zip(figure.subplots(1, 2, sharey=True), ("seconds", "evaluations"), strict=True):
@@ -91,14 +91,14 @@ def pareto(results: Sequence[Result], *, ours: Collection[str], title: str, stan
 
 
 def _steps(axes: Any, points: list[tuple[float, float]]) -> None:
-    """What can be had for a cost: as good as the best that costs no more."""
+    """Draw the front: for each cost, the smallest error that it buys."""
     right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     x, y = zip(*points, strict=True)
     axes.step([x[0], *x, right], [top, *y, y[-1]], where="post", color=BLACK, linewidth=4, alpha=0.13, zorder=2)
 
 
 def _names(axes: Any, points: dict[str, tuple[float, float]]) -> None:
-    """Names below and left of the front, where no point can be; one below the other, however close their points are."""
+    """Write names below and left of the front, where no point can be; one below the other, if points are close."""
     ordered = sorted(points.items(), key=lambda item: -item[1][1])
     box, inch = axes.get_window_extent(), 72 / axes.figure.dpi  # known as the layout has been made
     places = [axes.transAxes.inverted().transform(axes.transData.transform(point)) for _, point in ordered]
@@ -121,31 +121,31 @@ def _names(axes: Any, points: dict[str, tuple[float, float]]) -> None:
 
 
 def _by_method(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each method by increasing cost, methods in the order of legends."""
+    """Sort results: methods in the order of legends, the results of each by increasing cost."""
     order = {name: i for i, name in enumerate(name for names in FAMILIES.values() for name in names)}
     names = sorted({r.method for r in results}, key=lambda name: (order.get(name, len(order)), name))
     return {name: sorted((r for r in results if r.method == name), key=lambda r: r.evaluations) for name in names}
 
 
 def _fixed(some: list[Result]) -> bool:
-    """Whether a method has no budget."""
+    """Tell whether a method takes no budget."""
     return len(some) == 1 and some[0].number is None
 
 
 def _cost_of(result: Result, cost: str) -> float:
-    """Evaluations, or milliseconds."""
+    """Return the evaluations or the milliseconds of a result."""
     return result.seconds * 1e3 if cost == "seconds" else float(result.evaluations)
 
 
 def _scale_costs(axes: Any, results: Sequence[Result], cost: str) -> None:
-    """A logarithmic axis that holds all costs."""
+    """Set up a logarithmic axis that holds all costs."""
     costs = [_cost_of(r, cost) for r in results]
     axes.set_xscale("log")
     axes.set_xlim(min(costs) / 1.6, max(costs) * 1.6)
 
 
 def _scale_errors(axes: Any, results: Sequence[Result], standard_error: float) -> None:
-    """A logarithmic axis that holds all errors, and their bars, but those that are next to nothing."""
+    """Set up a logarithmic axis that holds all errors with their bars, but not those that are next to nothing."""
     largest = max(r.rmse for r in results)
     shown = [r.rmse for r in results if r.rmse > largest * 10**-_DECADES]
     lowest = min([*shown, standard_error] if standard_error else shown) / 1.6 if shown else 1e-1
@@ -175,7 +175,7 @@ def _scale_ranks(axes: Any, results: Sequence[Result]) -> None:
 
 
 def _line(axes: Any, name: str, costs: list[float], values: list[float], spreads: list[float], fixed: bool) -> None:
-    """The points of a method; beyond the axis, on its edge."""
+    """Draw the points of a method; those beyond the axis, on its edge."""
     style = style_of(name)
     lowest, highest = axes.get_ylim()
     inside = [min(max(value, lowest), highest) for value in values]
@@ -195,12 +195,12 @@ def _line(axes: Any, name: str, costs: list[float], values: list[float], spreads
 
 
 def _legend_height(results: Sequence[Result]) -> float:
-    """Inches, with room for every heading and mark."""
+    """Compute the inches that every method, heading and mark take."""
     return 0.19 * (len(_by_method(results)) + len(FAMILIES) + 6)
 
 
 def _legend(figure: Figure, results: Sequence[Result], marks: list[Any], *, hollow: Sequence[str] = ()) -> None:
-    """All methods that there are, by family, and other marks, beside the panels; `hollow` ones have empty markers."""
+    """Write a legend beside the panels: all methods by family, and other marks; `hollow` ones have empty markers."""
     present = _by_method(results)
     others = [name for name in present if not any(name in names for names in FAMILIES.values())]
     groups: dict[str, list[Any]] = {}

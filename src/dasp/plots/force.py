@@ -1,4 +1,4 @@
-"""The force plot of one row: what pushes the output up and what pulls it down, from the baseline to the prediction.
+"""Force plots of one row: what pushes the output up and what pulls it down, from the baseline to the prediction.
 
 Forces are laid end to end: those that push up end at the prediction, those that pull down begin there, the largest
 nearest to it, so that the sum of both from the base value gives the prediction. Labels descend in two staircases, each
@@ -35,7 +35,7 @@ class _Force:
 def force(
     values: Tensor, names: Sequence[str], inputs: Tensor, *, base: float, output: str, title: str, most: int = 8
 ) -> Figure:
-    """What each player adds to f(baseline) = `base`, to give the prediction of `output`.
+    """Draw what each player adds to f(baseline) = `base`, to give the prediction of `output`.
 
     Args:
         values: the attributions of the players of one row; `base` and their sum are taken for the prediction.
@@ -76,13 +76,13 @@ def force(
 
 
 def _placed(forces: list[_Force], prediction: float) -> list[tuple[_Force, float, float]]:
-    """Each force with where it starts and ends."""
+    """Lay forces end to end: each with where it starts and ends."""
     ends = [prediction - total for total in accumulate((one.value for one in forces), initial=0.0)]
     return [(one, start, end) for one, (end, start) in zip(forces, pairwise(ends), strict=True)]
 
 
 def _forces(values: Tensor, names: Sequence[str], inputs: Tensor, most: int) -> tuple[list[_Force], list[_Force]]:
-    """Those that push up and those that pull down, the largest first, the lumped ones last."""
+    """Sort forces into those that push up and those that pull down, the largest first, the lumped ones last."""
     order = values.abs().argsort(descending=True, stable=True).tolist()
     result = []
     for sign in (1, -1):
@@ -109,7 +109,7 @@ def _number(value: float, form: str = ".4g") -> str:
 def _limits(
     axes: Any, ends: list[float], leftward: list[tuple[float, str]], rightward: list[tuple[float, str]]
 ) -> None:
-    """An axis around all `ends`, with room for labels that extend to the left and to the right of where they are.
+    """Set an axis around all `ends`, with room for labels that extend to the left and to the right of where they are.
 
     With margins l and r, in units of the span, a label at distance d from the left end that takes the fraction w of the
     axis fits if (d + l)/(1 + l + r) ≥ w.
@@ -127,7 +127,7 @@ def _limits(
 
 
 def _arrow(start: float, end: float, colour: str, tip: float) -> Polygon:
-    """From start to end along the middle; the tip of one fits in the notch of the next."""
+    """Make an arrow from start to end; the tip of one fits in the notch of the next."""
     head = tip if end > start else -tip
     outline = [
         (start - head, 0),
@@ -147,12 +147,12 @@ def _label(axes: Any, one: _Force, x: float, row: int, colour: str, side: str) -
 
 
 def _mark(axes: Any, x: float, text: str, colour: str, side: str) -> None:
-    """The base value or the prediction, across the forces."""
+    """Mark the base value or the prediction, across the forces."""
     axes.plot([x, x], [-0.03, 0.6], color=colour, linewidth=1.3, linestyle="-" if colour == BLACK else "--", zorder=3)
     weight = "bold" if colour == BLACK else "normal"
     _text(axes, text, (x, 0.6), side, color=colour, va="center", fontsize=TEXT, fontweight=weight)
 
 
 def _text(axes: Any, text: str, place: tuple[float, float], side: str, **options: Any) -> None:
-    """Text that ends (side "right") or begins ("left") just beside a place."""
+    """Write text that ends (side "right") or begins ("left") just beside a place."""
     axes.annotate(text, place, (-4 if side == "right" else 4, 0), textcoords="offset points", ha=side, **options)

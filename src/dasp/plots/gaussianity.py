@@ -1,4 +1,4 @@
-"""Hidden units over random coalitions: histograms with the propagated Gaussian, and the spread of all units."""
+"""Figures of hidden units over random coalitions: histograms with the propagated Gaussian, and all units' spread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ _ACROSS = 4
 
 
 def gaussianity(found: Sequence[Sampled]) -> Figure:
-    """Above, the unit of the first layer that varies most: its values for coalitions of each size, and the propagated
-    Gaussian. Below, the propagated against the sampled standard deviation of every unit, for each layer (columns) and
-    number of factor columns (rows); on the diagonal they are equal."""
+    """Draw how Gaussian units are, and how right their propagated moments.
+
+    Above is the unit of the first layer that varies most: its values for coalitions of each size, and the propagated
+    Gaussian. Below is the propagated against the sampled standard deviation of every unit, for each layer (columns) and
+    number of factor columns (rows); on the diagonal they are equal.
+    """
     layers = list(dict.fromkeys(one.layer for one in found))
     ranks = list(found[0].propagated)
     first = [one for one in found if one.layer == layers[0]]
@@ -32,7 +35,7 @@ def gaussianity(found: Sequence[Sampled]) -> Figure:
     figure = empty_figure(12, sum(heights) + 0.2)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     above.suptitle(
-        f"One unit of the {layers[0]} over {len(first[0].values):,} random coalitions of k players",
+        f"One unit of {layers[0]} over {len(first[0].values):,} random coalitions of k players",
         fontsize=TEXT, fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
     panels = above.subplots(rows, _ACROSS, squeeze=False)
@@ -78,7 +81,8 @@ def _scatters(part: Any, found: Sequence[Sampled], layers: list[str], ranks: lis
         for axes, layer in zip(row, layers, strict=True):
             some = [one for one in found if one.layer == layer]
             _scatter(axes, some, rank, scale, ends[layer])
-            axes.set_title(f"{layer}, {f'{rank} factor columns' if rank else 'no factors (rank 0)'}", fontsize=TEXT)
+            factors = f"{rank} factor columns" if rank else "no factors (rank 0)"
+            axes.set_title(f"{layer}\n{factors}", fontsize=TEXT)
         row[0].set_ylabel("propagated σ", fontsize=TEXT)
     for axes in panels[-1]:
         axes.set_xlabel("sampled σ", fontsize=TEXT)
@@ -92,7 +96,7 @@ def _largest(one: Sampled) -> float:
 
 
 def _scatter(axes: Any, some: Sequence[Sampled], rank: int, scale: Normalize, end: float) -> None:
-    """Units that do not vary at all are left out."""
+    """Draw one panel; units that do not vary at all are left out."""
     sampled = torch.cat([one.sampled.std for one in some])
     propagated = torch.cat([one.propagated[rank].std for one in some])
     sizes = torch.cat([torch.full_like(one.sampled.std, one.size) for one in some])

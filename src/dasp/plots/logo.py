@@ -30,7 +30,7 @@ _SHADES = ("#F0E442", "#CC79A7", "#56B4E9")  # of motifs, by name
 def logos(
     sequence: str, attributions: dict[str, Tensor], motifs: Sequence[tuple[int, int, str]], *, title: str
 ) -> Figure:
-    """A panel for every method, the truth first, in lines of 100 positions.
+    """Draw a panel for every method, the truth first, in lines of 100 positions.
 
     Args:
         sequence: the letters.
@@ -62,7 +62,7 @@ def logos(
 
 
 def _limits(values: list[Tensor]) -> tuple[float, float]:
-    """From the lowest to the highest value, none much beyond the largest true one."""
+    """Find limits from the lowest to the highest value, neither much beyond the largest true one."""
     largest = _TALLEST * float(values[0].abs().max()) or 1.0
     low = max(min(float(v.min()) for v in values), -largest)
     high = min(max(float(v.max()) for v in values), largest)
@@ -71,14 +71,14 @@ def _limits(values: list[Tensor]) -> tuple[float, float]:
 
 @cache
 def _letter(letter: str) -> Path:
-    """The outline of a letter that fills the unit square."""
+    """Outline a letter that fills the unit square."""
     path = TextPath((0, 0), letter, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
     box = path.get_extents()
     return path.transformed(Affine2D().translate(-box.x0, -box.y0).scale(1 / box.width, 1 / box.height))
 
 
 def _letters(axes: Any, sequence: str, values: list[float], line: range) -> None:
-    """Letters at positions counted from 1, one collection for each kind."""
+    """Draw letters at positions counted from 1, one collection for each kind."""
     for kind in sorted(set(sequence)):
         paths = [
             _letter(kind).transformed(Affine2D().scale(_FILLED, values[i]).translate(i + 1 - _FILLED / 2, 0))
@@ -88,7 +88,7 @@ def _letters(axes: Any, sequence: str, values: list[float], line: range) -> None
 
 
 def _here(motifs: Sequence[tuple[int, int, str]], line: range) -> list[tuple[float, float, str, str]]:
-    """The ends, name and shade of what of the motifs is in a line."""
+    """Clip motifs to a line: the ends, name and shade of each."""
     names = sorted({name for _, _, name in motifs})
     clipped = [(max(start, line[0]), min(start + length, line[-1] + 1), name) for start, length, name in motifs]
     return [

@@ -24,7 +24,7 @@ _COLOURS = "RdBu_r"
 
 
 def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[str]) -> Figure:
-    """A row for every image (n, height, width): the image, the truth, which is the first of the `attributions`, and the
+    """Draw a row for every image (n, height, width): the image, the truth (the first of the `attributions`) and the
     other methods; in several blocks if they are many.
 
     Red pixels raise the output, blue ones lower it. The colours of an image reach as far as the largest of its true
@@ -61,7 +61,7 @@ def maps(images: Tensor, attributions: dict[str, Tensor], *, labels: Sequence[st
 
 
 def _map(axes: Any, image: Tensor, values: Tensor) -> None:
-    """The attributions, and a thin outline of what the image shows."""
+    """Draw attributions with a thin outline of what the image shows."""
     axes.imshow(values.numpy(force=True), cmap=_COLOURS, vmin=-1, vmax=1, interpolation="nearest")
     axes.contour(
         image.numpy(force=True), levels=[(float(image.min()) + float(image.max())) / 2], colors="0.35", linewidths=0.4
@@ -70,7 +70,7 @@ def _map(axes: Any, image: Tensor, values: Tensor) -> None:
 
 
 def _heading(name: str) -> str:
-    """In short lines; long words are divided where a capital letter begins a new one.
+    """Break a name into short lines; long words are divided where a capital letter begins a new one.
 
     >>> _heading("BayesianShapley on DASP").splitlines()
     ['Bayesian-', 'Shapley on', 'DASP']

@@ -1,4 +1,4 @@
-"""One look for every figure: a method has the same colour, marker and line wherever it appears.
+"""The look of all figures: a method has the same colour, marker and line wherever it appears.
 
 A family of methods has one of Okabe and Ito's colours, which colour-blind readers can tell apart; inside a family,
 marker and line do. A method that exists under two names (ours and its library's) has one style.
@@ -84,12 +84,12 @@ FAMILIES = {family: [name for names in methods for name in names] for family, (_
 
 
 def style_of(method: str) -> Style:
-    """The style of a method; of one that is not known, a plain grey."""
+    """Look up the style of a method; a plain grey for one that is not known."""
     return STYLES.get(method, Style(GREY, ".", ":"))
 
 
 def empty_figure(width: float, height: float, title: str = "", **gaps: Any) -> Figure:
-    """A figure in inches that no global state knows of; `gaps` as of matplotlib's constrained layout."""
+    """Make a figure in inches that no global state knows of; `gaps` are those of matplotlib's constrained layout."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(**gaps))
     if title:
         figure.suptitle(title, fontsize=TITLE, fontweight="bold", x=0.01, ha="left")
@@ -97,7 +97,7 @@ def empty_figure(width: float, height: float, title: str = "", **gaps: Any) -> F
 
 
 def tidy(axes: Any, *, grid: bool = True) -> None:
-    """Readable ticks, no frame where it says nothing, a grid behind the data."""
+    """Give axes readable ticks and a grid behind the data, and no frame where it says nothing."""
     axes.tick_params(labelsize=SMALL, which="both")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
@@ -106,5 +106,5 @@ def tidy(axes: Any, *, grid: bool = True) -> None:
 
 
 def text_width(text: str, size: float) -> float:
-    """How wide a line of text is, in points."""
+    """Compute how wide a line of text is, in points."""
     return float(TextPath((0, 0), text, size=size).get_extents().width) if text.strip() else 0.0

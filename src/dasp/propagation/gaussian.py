@@ -15,17 +15,24 @@ so the shared noise passes through with slope E[g'], and Var(rest) = Var(g) − 
 nonlinearity is therefore three functions of (μ, σ²): mean, slope, and the variance of the rest (`residual`), which is
 what `Gaussian.through` takes.
 
-**ReLU** (Frey & Hinton 1999), with a = μ/σ, p = Φ(a) and φ = φ(a), the standard normal cdf and pdf:
+**ReLU** (Frey & Hinton 1999), with a = μ/σ, p = Φ(a) and φ = φ(a), the standard normal cdf and pdf, and the tail
+c = Φ(−|a|), which is p or 1 − p:
 
-    mean = μp + σφ,   variance = σ²(p + p(1 − p)a² − φ² − aφ(2p − 1)),   slope = p
+    mean = μp + σφ,   slope = p,   residual = σ²(c(1 − c)(1 + a²) − φ² − |a|φ(1 − 2c))
 
-Written like this nothing large cancels for |a| ≫ 1. And since max(A, B) = B + ReLU(D) with D = A − B, it also gives
-Clark's (1961) moments of a maximum: with Cov(B, ReLU(D)) = p·Cov(B, D),
+The residual is even in a, as ReLU(x) = x/2 + |x|/2, and beside σ² it vanishes like 2φ/|a|³. Taken from c it keeps its
+relative accuracy on both sides; as Var(g) − p²σ², it would be rounded to 0 where p is near 1 while its derivative is
+not. That must not be: a later maximum of two units that are alike but for what they have left over takes the *root* of
+residuals, and d√v = dv/(2√v) is finite, and vanishes with v, only if dv vanishes with v. The same holds for every
+difference that is a variance: `nonnegative` lets its derivative end where it does.
 
-    mean = μ_B + E[ReLU(D)],   slopes p of A and 1 − p of B,   variance = p²v_A + (1 − p)²v_B + (Var ReLU(D) − p²θ²)
+Since max(A, B) = B + ReLU(D) with D = A − B, ReLU also gives Clark's (1961) moments of a maximum: with
+Cov(B, ReLU(D)) = p·Cov(B, D),
 
-where v is the independent variance and θ² = Var(D). No variance floors: where σ vanishes beside μ, a is its own limit
-±∞ and all of this is exact, as are its derivatives.
+    mean = μ_B + E[ReLU(D)],   slopes p of A and 1 − p of B,   variance = p²v_A + (1 − p)²v_B + residual of ReLU(D)
+
+where v is the independent variance and θ² = Var(D) = v_A + v_B + |f_A − f_B|², a sum in which nothing cancels. No
+variance floors: where σ vanishes beside μ, a is its own limit ±∞ and all of this is exact, as are its derivatives.
 """
 
 from __future__ import annotations
@@ -39,7 +46,15 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-__all__ = ["Gaussian", "density", "distribution", "maximum_moments", "rectified_moments", "standardized"]
+__all__ = [
+    "Gaussian",
+    "density",
+    "distribution",
+    "maximum_moments",
+    "nonnegative",
+    "rectified_moments",
+    "standardized",
+]
 
 # Beyond this many standard deviations Φ and φ have reached their limits in double precision: exp(−40²/2) is 0.
 FAR = 40.0
@@ -120,86 +135,107 @@ def standardized(difference: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     return a, torch.where(random, deviation, 0)
 
 
-def rectified_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, variance and slope of ReLU at N(mean, variance)."""
+def nonnegative(variance: Tensor) -> Tensor:
+    """A variance taken as a difference: 0 where rounding leaves nothing, and its derivative too, unlike `clamp`."""
+    return variance.relu()
+
+
+def rectified_moments(mean: Tensor, variance: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, slope and residual of ReLU at N(mean, variance); with `whole`, its variance in place of the residual."""
     if torch.compiler.is_compiling():  # which fuses what is written out
         a, deviation = standardized(mean, variance)
-        pdf, slope = density(a), distribution(a)
-        share = slope + slope * (1 - slope) * (a * a) - pdf * pdf - a * pdf * (2 * slope - 1)
-        return mean * slope + deviation * pdf, share.clamp(min=0) * variance, slope
-    return _Rectified.apply(mean, variance)[:3]  # type: ignore[no-any-return, no-untyped-call]
+        far, pdf = a.abs(), density(a)
+        tail = distribution(-far)
+        slope = torch.where(a > 0, 1 - tail, tail)
+        share = nonnegative(tail * (1 - tail) * (1 + a * a) - pdf * pdf - far * pdf * (1 - 2 * tail))
+        share = share + slope * slope if whole else share
+        return mean * slope + deviation * pdf, slope, share * variance
+    return _Rectified.apply(mean, variance, whole)[:3]  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Rectified(torch.autograd.Function):
     """The same in few passes over memory, which is where the time of a network goes, with derivatives in closed form:
 
-        d mean = p dμ + h/2 dσ²,   d variance = 2(1 − p)·mean dμ + (p − h·mean) dσ²,   dp = h dμ − hμ/(2σ²) dσ²
+        d mean = p dμ + h/2 dσ²,   dp = h dμ − hμ/(2σ²) dσ²
+        d residual = 2(μc(1 − c) − hσ²(2p − 1)) dμ + (c(1 − c) − h²σ²) dσ²
+        d variance = 2(1 − p)·mean dμ + (p − h·mean) dσ²
 
-    with h = φ/σ, which vanishes with σ.
+    with h = φ/σ, which vanishes with σ. For |a| ≫ 1 the derivatives of the residual are like −2σφ/a² and φ/|a|: they
+    vanish with it.
     """
 
     @staticmethod
-    def forward(mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(mean: Tensor, variance: Tensor, whole: bool) -> tuple[Tensor, ...]:  # type: ignore[override]
         deviation = variance.sqrt()
-        a = (mean / deviation).nan_to_num_(0.0).clamp_(-FAR, FAR)  # 0/0 is 0, and ±1/0 far out
-        square = a * a
-        pdf = (square * -0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
-        slope = (a * -math.sqrt(0.5)).erfc_().mul_(0.5)
-        share = torch.addcmul(slope, slope, slope, value=-1).mul_(square).add_(slope).addcmul_(pdf, pdf, value=-1)
-        a.mul_(pdf)
-        share.add_(a).addcmul_(a, slope, value=-2).clamp_(min=0).mul_(variance)
+        far = (mean / deviation).nan_to_num_(0.0).abs_().clamp_(max=FAR)  # 0/0 is 0, and ±1/0 far out
+        square = far * far
+        tail = (far * math.sqrt(0.5)).erfc_().mul_(0.5)
+        slope = torch.lerp(tail, 1 - tail, mean.sign().clamp_(min=0))  # by μ > 0; exact, and quicker than `where`
+        share = torch.addcmul(tail, tail, tail, value=-1)
+        share.addcmul_(share, square)
+        pdf = square.mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
+        far.mul_(pdf)
+        share.addcmul_(pdf, pdf, value=-1).sub_(far).addcmul_(far, tail, value=2).clamp_(min=0)
+        if whole:
+            share.addcmul_(slope, slope)
+        share.mul_(variance)
         result = (mean * slope).addcmul_(deviation, pdf)
         steepness = pdf.div_(deviation).nan_to_num_(0.0, 0.0, 0.0)
-        return result, share, slope, steepness
+        return result, slope, share, tail, steepness
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, ...]) -> None:
-        result, _, slope, steepness = output
-        ctx.mark_non_differentiable(steepness)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: tuple[Tensor, ...]) -> None:
+        mean, variance, ctx.whole = inputs
+        result, slope, _, tail, steepness = output
+        ctx.mark_non_differentiable(tail, steepness)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, result, slope, steepness)
+        ctx.save_for_backward(mean, variance, slope, steepness, result if ctx.whole else tail)
 
     @staticmethod
     def backward(  # type: ignore[override]
-        ctx: Any, of_mean: Tensor | None, of_variance: Tensor | None, of_slope: Tensor | None, _: Any
-    ) -> tuple[Tensor | None, Tensor | None]:
+        ctx: Any, of_mean: Tensor | None, of_slope: Tensor | None, of_spread: Tensor | None, *_: Any
+    ) -> tuple[Tensor | None, Tensor | None, None]:
         if torch.is_grad_enabled():  # create_graph=True
             raise NotImplementedError("propagated ReLUs and maxima can be differentiated once only")
-        mean, variance, result, slope, steepness = ctx.saved_tensors
-        by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
-        if of_mean is not None:
+        mean, variance, slope, steepness, kept = ctx.saved_tensors
+        if of_mean is None:
+            by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
+        else:
             by_mean, by_variance = of_mean * slope, (of_mean * steepness).mul_(0.5)
-        if of_variance is not None:
-            twice = torch.addcmul(result, result, slope, value=-1).mul_(of_variance)
-            by_mean.add_(twice, alpha=2)
-            by_variance.addcmul_(torch.addcmul(slope, result, steepness, value=-1), of_variance)
+        if of_spread is not None and ctx.whole:
+            by_mean.addcmul_(torch.addcmul(kept, kept, slope, value=-1), of_spread, value=2)
+            by_variance.addcmul_(torch.addcmul(slope, kept, steepness, value=-1), of_spread)
+        elif of_spread is not None:
+            both, pull = torch.addcmul(kept, kept, kept, value=-1), steepness * variance  # c(1 − c) and σφ
+            by_variance.addcmul_(torch.addcmul(both, pull, steepness, value=-1), of_spread)
+            tilt = both.mul_(mean).add_(pull).addcmul_(pull, slope, value=-2)
+            by_mean.addcmul_(tilt, of_spread, value=2)
         if of_slope is not None:
             shift = of_slope * steepness
             by_mean.add_(shift)
             by_variance.add_(shift.mul_(mean).div_(variance).nan_to_num_(0.0, 0.0, 0.0), alpha=-0.5)
-        return by_mean, by_variance
+        return by_mean, by_variance, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, int | None], *inputs: Tensor) -> Any:  # type: ignore[override]
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: tuple[int | None, ...], mean: Tensor, variance: Tensor, whole: bool
+    ) -> Any:
         """Elementwise, so a batch is more entries; torch's own rule would know none of the in-place functions."""
         del info
-        parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(inputs, in_dims, strict=True)]
-        return _Rectified.apply(*torch.broadcast_tensors(*parts)), (0,) * 4  # type: ignore[no-untyped-call]
+        given = zip((mean, variance), in_dims[:2], strict=True)
+        parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in given]
+        return _Rectified.apply(*torch.broadcast_tensors(*parts), whole), (0,) * 5  # type: ignore[no-untyped-call]
 
 
 def maximum_moments(a: Gaussian, b: Gaussian) -> Gaussian:
     """max(a, b), Clark's moments; the covariance is that of the shared noise."""
-    own = a.variance + b.variance
-    if a.factors is None or b.factors is None:
-        surplus, variance, p = rectified_moments(a.mean - b.mean, own)
-        # p²v_a + (1 − p)²v_b − p²(v_a + v_b) = (1 − 2p)v_b
-        return Gaussian(b.mean + surplus, torch.addcmul(variance + b.variance, p, b.variance, value=-2).clamp(min=0))
-    spread = own + (a.factors - b.factors).square().sum(0)  # Var(a − b): nothing cancels
-    surplus, variance, p = rectified_moments(a.mean - b.mean, spread)
-    rest = (variance - p * p * spread).clamp(min=0)
+    spread = a.variance + b.variance  # becomes Var(a − b): nothing cancels
+    if a.factors is not None and b.factors is not None:
+        spread = spread + (a.factors - b.factors).square().sum(0)
+    surplus, p, residual = rectified_moments(a.mean - b.mean, spread)
     complement = 1 - p
-    return Gaussian(
-        b.mean + surplus,
-        rest + p * p * a.variance + complement * complement * b.variance,
-        p * a.factors + complement * b.factors,
-    )
+    variance = torch.addcmul(residual, p * p, a.variance)
+    variance = torch.addcmul(variance, complement * complement, b.variance)
+    if a.factors is None or b.factors is None:
+        return Gaussian(b.mean + surplus, variance)
+    return Gaussian(b.mean + surplus, variance, torch.lerp(b.factors, a.factors, p))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dasp.propagation.gaussian import Gaussian, density, distribution, rectified_moments, standardized
+from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, rectified_moments, standardized
 from dasp.propagation.rules.registry import RULES, Rule, named, rule, same_entry
 
 aten = torch.ops.aten
@@ -24,20 +24,17 @@ aten = torch.ops.aten
 @rule(aten.relu.default, tracker=same_entry)
 def relu(x: Gaussian) -> Gaussian:
     """max(x, 0):  E = μΦ(μ/σ) + σφ(μ/σ),  E[g'] = Φ(μ/σ)."""
-    mean, variance, slope = rectified_moments(x.mean, x.total_variance)
     if x.factors is None:
+        mean, _, variance = rectified_moments(x.mean, x.variance, whole=True)
         return Gaussian(mean, variance)
-    shared = slope * slope * x.covariance(x)
-    return Gaussian(mean, (variance - shared).clamp(min=0), x.factors * slope)
+    return x.through(*rectified_moments(x.mean, x.total_variance))
 
 
 def _bent(x: Gaussian, below: float | Tensor, above: float | Tensor) -> Gaussian:
     """below·x for x < 0, above·x for x > 0."""
-    total = x.total_variance
-    mean, variance, slope = rectified_moments(x.mean, total)
-    rest = (variance - slope * slope * total).clamp(min=0)
+    mean, slope, residual = rectified_moments(x.mean, x.total_variance)
     bend = above - below
-    return x.through(below * x.mean + bend * mean, below + bend * slope, rest * bend**2)
+    return x.through(below * x.mean + bend * mean, below + bend * slope, residual * bend**2)
 
 
 @rule(aten.leaky_relu.default, tracker=same_entry)
@@ -90,7 +87,7 @@ def _wave(x: Gaussian, phase: Tensor) -> Gaussian:
     damping, damped = torch.exp(-variance / 2), -torch.expm1(-variance)
     slope = phase.cos() * damping
     total = damped * (1 + torch.cos(2 * phase) * torch.exp(-variance)) / 2
-    return x.through(phase.sin() * damping, slope, (total - slope * slope * variance).clamp(min=0))
+    return x.through(phase.sin() * damping, slope, nonnegative(total - slope * slope * variance))
 
 
 def _quadrature() -> tuple[list[float], list[float]]:
@@ -125,12 +122,12 @@ def integrated(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
         second = second + weight * change * change
         if x.factors is not None:
             tilt = tilt + weight * node * change
-    total = share * (second - first * first).clamp(min=0)
+    total = share * nonnegative(second - first * first)
     mean = value + share * first
     if x.factors is None:
         return Gaussian(mean, total)
     slope = tilt / deviation
-    return x.through(mean, slope, (total - slope * slope * variance).clamp(min=0))
+    return x.through(mean, slope, nonnegative(total - slope * slope * variance))
 
 
 def elementwise(*ops: Any) -> None:
@@ -186,7 +183,7 @@ def elu(x: Gaussian, alpha: float = 1.0, scale: float = 1.0, input_scale: float 
     spread = torch.exp(2 * exponent.clamp(max=0)) * torch.expm1(input_scale**2 * torch.where(near, 0, variance))
     first = torch.where(near, first, side)
     total = torch.where(near, total, torch.where(mean > 0, variance, alpha**2 * spread))
-    residual = (scale**2 * total - slope * slope * variance).clamp(min=0)
+    residual = nonnegative(scale**2 * total - slope * slope * variance)
     return x.through(*((part).to(x.mean.dtype) for part in (scale * first, slope, residual)))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.rules.activations import integrated
 from dasp.propagation.rules.affine import raised
 from dasp.propagation.rules.registry import RULES, Rule, affine, rule, same_entry
@@ -132,7 +132,7 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
     mean, slope = expectation(exponent), exponent * expectation(exponent - 1)
     total = mean**2 * torch.expm1(log * exponent**2)
     slope = slope.sign() * torch.minimum(slope.abs(), _ratio(total, variance).sqrt())
-    return x.through(mean, slope, (total - slope**2 * variance).clamp(min=0))
+    return x.through(mean, slope, nonnegative(total - slope**2 * variance))
 
 
 def _log_spread(mean: Tensor, variance: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def log(x: Gaussian) -> Gaussian:
     variance = x.total_variance
     total = _log_spread(x.mean, variance)
     slope = torch.minimum(1 / x.mean, _ratio(total, variance).sqrt())
-    return x.through(x.mean.log() - total / 2, slope, (total - slope**2 * variance).clamp(min=0))
+    return x.through(x.mean.log() - total / 2, slope, nonnegative(total - slope**2 * variance))
 
 
 @rule(aten.where.self, tracker=same_entry, moves=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dasp.propagation.gaussian import Gaussian, density, distribution, standardized
+from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, standardized
 from dasp.propagation.rules.registry import rule, same_entry
 
 aten = torch.ops.aten
@@ -44,7 +44,7 @@ def _piecewise(x: Gaussian, pieces: Sequence[Piece]) -> Gaussian:
         second = second + b0 * b0 * m[0] + 2 * b0 * b1 * m[1] + (d1 * d1 * variance + 2 * b0 * b2) * m[2]
         second = second + 2 * b1 * b2 * m[3] + b2 * b2 * m[4]
         slope = slope + d1 * m[0] + 2 * c2 * deviation * m[1]
-    residual = (second - first * first - slope * slope * variance).clamp(min=0)
+    residual = nonnegative(second - first * first - slope * slope * variance)
     return x.through(at + first, slope, residual)
 
 

@@ -1,0 +1,363 @@
+"""GradientShapley: gradients at random coalitions, each of which tells about all players at once.
+
+With S ~ Bernoulli(q) of the other players, the Shapley value is φ_i = ∫₀¹ E[v(S∪i) − v(S)] dq, and the step of player i
+is an integral of its own derivative: with x(t) between the baseline (t = 0) and the input (t = 1) in i's entries,
+
+    v(S∪i) − v(S) = ∫₀¹ g_i(S, t) dt,      g_i = Σ_entries (x − b)·∂f/∂x   at x_S with player i at t.
+
+So one backward pass at a point with t uniform observes the step of a player without any bias, but all players cannot be
+on their way at once: they would be no coalition for each other. Two estimates come from the same passes:
+
+* **Moving**: players are divided into K groups at random, and take turns: one group moves, each player at a t of its
+  own, while the others are a coalition. The observation of a moving player is as good as the others are a coalition:
+  with q' = (q − 1/2K)/(1 − 1/K) for those that rest, the mean presence is q, and its variance q(1 − q) − 1/6K instead
+  of q(1 − q). The bias is O(1/K), and the variance of the mean over n passes O(K/n): K = n^⅓ balances the squares of
+  the two, and the estimate converges to the Shapley values. A block of K passes has one q and observes each player
+  once, so the mean is a plain one, and its standard error, too.
+* **Resting**: the trapezoid of the step, v(S∪i) − v(S) ≈ ½(g_i(S) + g_i(S∪i)), has a term in every pass where i rests:
+  R_i = Σ w_i g_i / Σ w_i with w_i = 1/2q' if i ∈ S, 1/2(1 − q') if not (q' at least .02), which is 1/q' and 1/(1 − q')
+  times the half that each end has. It sees K − 1 times as many passes. Its bias is that of the trapezoid rule, none if
+  the derivative is linear in the player's own step, and lasting where a step passes kinks: its error on a ReLU with the
+  pre-activation a is small only if the density of a over the coalitions changes little within a step.
+
+The passes come in pairs of a point and its mirror image (presence z and 1 − z): where f is quadratic, their mean is the
+Shapley value, exactly. Both estimates are combined by precision, with the mean over the players of
+(moving − resting)² less both variances as the squared bias of resting. For many fine players, resting is as good as
+unbiased and has most of the weight; for few, which move the output through kinks, moving takes over as passes grow.
+
+**Adding up**: the values have to sum to f(x) − f(b), which is known. What is missing is given to the players by the
+sizes of their values (players without any effect stay at 0), and what was given counts as an error of its own.
+
+Measured (root mean square errors; trained networks, one thread; "trapezoid" is resting alone, for all players at once):
+
+    pairs                              16      64      256     1,024   trapezoid, 16 to 1,024 pairs   rms of values
+    LeNet, 784 pixels                  .0084   .0052   .0035   .0023   .0104  .0056  .0036  .0025     .045
+    small ResNet, 196 pixels           .041    .025    .016    .010    .048   .028   .019   .016      .136
+    ReLU network, 18 inputs            .25     .14     .11     .07     .31    .20    .17    .16       .69
+    Transformer, 14 tokens             .27     .14     .10     .05     .40    .40    .39    .39       .55
+
+95 % intervals held 90 to 98 % of the truths. GradientDASP has .0021, .010 and .08 on the first three, in the time of
+64 to 256 pairs: where it has rules, it is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.games.evaluator import Evaluator
+from dasp.games.game import Game
+from dasp.games.idle import Active
+from dasp.games.request import Request
+
+__all__ = ["GradientShapley"]
+
+_FIRST = 4  # blocks before the standard error is looked at
+_RAREST = 0.02  # chance of being present, for weights
+_STEP_Q, _STEP_T = 0.7548776662466927, 0.5698402909980532  # powers of 1/1.3247…: even in two dimensions (Roberts 2018)
+
+
+class GradientShapley(PlayerMethod):
+    """Shapley values from gradients at random coalitions, for any callable that can be differentiated.
+
+    It is for many fine players, like the pixels of an image, and models that have no rules for propagation. Few coarse
+    players, for which gradients say little, are better left to `BayesianShapley`, possibly with this as its prior.
+
+    Args:
+        forward_func: any callable, as in Captum.
+
+    >>> model = lambda x: x[:, 0] * x[:, 1] + x[:, 2] ** 2
+    >>> GradientShapley(model).attribute(torch.tensor([[2.0, 3.0, 4.0]]), n_pairs=1).round(decimals=3)
+    tensor([[ 3.,  3., 16.]])
+    """
+
+    def __init__(self, forward_func: Callable[..., Tensor]) -> None:
+        super().__init__(forward_func)
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+        *,
+        n_pairs: int = 64,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+        return_std: bool = False,
+    ) -> Any:
+        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None, which
+        cost one backward pass each. They always sum to f(input) − f(baseline).
+
+        Args:
+            inputs, baselines, target, additional_forward_args, feature_mask: as in `BayesianShapley.attribute`. Inputs
+                are floating-point numbers.
+            n_pairs: how many pairs of points to take at most, the same for every row; each costs two forward and
+                backward passes. A background has as many for each of its rows, which have coalitions of their own.
+            tolerance: stop with a row when its largest standard deviation is below this fraction of
+                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
+            seed: for the coalitions, which are the same for every row.
+            internal_batch_size: the largest number of rows to evaluate at once.
+            show_progress: show a progress bar.
+            return_std: also return standard deviations, in the shape of the attributions. They have sampling errors,
+                the bias of the trapezoid as far as it shows, and what was needed to make the values add up. What is
+                left of bias because several players move at once, and falls with n_pairs^⅓, is not in them.
+        """
+        check_positive(n_pairs=n_pairs, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
+        if n_pairs < 2 and (return_std or tolerance is not None):
+            raise ValueError("a standard error needs at least 2 pairs")
+        arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+        _check_differentiable(arguments.inputs)
+        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
+        estimate = self.explain(
+            request, n_pairs=n_pairs, tolerance=tolerance, seed=seed, internal_batch_size=internal_batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
+        warn_of_missed(estimate.missed, tolerance, f"{n_pairs} pairs")
+        return estimate.answer(request, std=return_std)
+
+    def explain(
+        self,
+        request: Request,
+        *,
+        n_pairs: int = 64,
+        tolerance: float | None = None,
+        seed: int = 0,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Estimate:
+        """The values of the players with their standard deviations, if there are two pairs or more; the options are
+        those of `attribute`."""
+        _check_differentiable(request.games[0].on)
+        with tqdm(desc="GradientShapley", unit="pass", disable=not show_progress) as progress:
+            active = Active.of(request)
+            evaluators = active.request.evaluators(internal_batch_size, progress)
+            estimate = collected(active, [_sampled(e, n_pairs, tolerance, seed) for e in evaluators])
+        if not any(bool(v.any()) for v in estimate.values) and bool(request.total.any()):
+            raise ValueError(
+                "all gradients of the model are zero, though its outputs differ: it has steps, which GradientShapley "
+                "cannot see; use BayesianShapley, which only evaluates the model"
+            )
+        return estimate if n_pairs > 1 else replace(estimate, std=None)
+
+
+def _check_differentiable(inputs: Any) -> None:
+    """Refuse to work where derivatives cannot be had."""
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("GradientShapley differentiates, which inference mode forbids: use torch.no_grad() instead")
+    tensors = inputs if isinstance(inputs, tuple) else (inputs,)
+    if any(isinstance(x, Tensor) and not x.is_floating_point() for x in tensors):
+        kinds = ", ".join(str(x.dtype) for x in tensors)
+        raise TypeError(
+            f"gradients need floating-point inputs, not {kinds}: explain the embeddings, or use BayesianShapley"
+        )
+
+
+def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: int) -> Refined:
+    """Values and standard deviations (players, rows, *selected), and how many rows missed the tolerance."""
+    game = evaluator.game
+    number = len(game.baselines)
+    groups = max(1, min(game.count, pairs // 2, round((pairs * number) ** (1 / 3))))
+    seeds = torch.randint(2**62, (number,), generator=torch.Generator().manual_seed(seed)).tolist()
+    beside = [_Sample(evaluator, i, groups, own) for i, own in enumerate(seeds)]
+    shares = torch.tensor(game.shares or [1 / number] * number, dtype=torch.float64)
+
+    def estimate(blocks: int, left: Tensor) -> tuple[Tensor, Tensor]:
+        for sample in beside:
+            sample.grow(blocks, left)
+        moving = _averaged([sample.moving.mean(left) for sample in beside], shares)
+        if groups == 1:
+            return _adding_up(*moving, evaluator.total[left])
+        resting = _averaged([sample.resting.mean(left) for sample in beside], shares)
+        return _adding_up(*_combined(*moving, *resting), evaluator.total[left])
+
+    return refined(stages(_FIRST, pairs // groups, 2, tolerance), tolerance, evaluator.total, estimate)
+
+
+def _averaged(means: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and variances, averaged over the baselines, which were sampled independently."""
+    values, variances = (torch.stack(parts) for parts in zip(*means, strict=True))
+    return torch.tensordot(shares, values, dims=1), torch.tensordot(shares**2, variances, dims=1)
+
+
+def _combined(moving: Tensor, moving_variance: Tensor, resting: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Both estimates by their precision, and the variance. All players of a row have the same weights, as the variance
+    of a single one is known poorly. The squared bias of resting is half everybody's alike (whose slope varies at all),
+    half in proportion to the values: so intervals held the truth as often for large values as for small ones."""
+    noise, squared_bias = moving_variance.mean(0), (moving - resting).square() - moving_variance - variance
+    bias = squared_bias.mean(0).clamp(min=0)
+    weight = noise / (noise + variance.mean(0) + bias).clamp(min=torch.finfo(noise.dtype).tiny)
+    values = torch.lerp(moving, resting, weight.expand_as(moving))
+    own = torch.where(variance > 0, bias * (1 + len(values) * _shares(values)) / 2, 0)
+    return values, (1 - weight) ** 2 * moving_variance + weight**2 * (variance + own)
+
+
+def _adding_up(values: Tensor, variance: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Values that sum to the total, and their standard deviations."""
+    given = (total - values.sum(0)) * _shares(values)
+    return values + given, (variance + given**2).sqrt()
+
+
+def _shares(values: Tensor) -> Tensor:
+    """What part of Σ|values| each player has."""
+    size = values.abs()
+    return size / size.sum(0).clamp(min=torch.finfo(size.dtype).tiny)
+
+
+class _Sample:
+    """What was seen beside one of the baselines."""
+
+    def __init__(self, evaluator: Evaluator, baseline: int, groups: int, seed: int) -> None:
+        self.evaluator, self.baseline, self.groups = evaluator, baseline, groups
+        self.generator = torch.Generator().manual_seed(seed)
+        players = evaluator.game.count
+        self.first_q = float(torch.rand((), generator=self.generator, dtype=torch.float64))
+        self.first_t = torch.rand(players, generator=self.generator, dtype=torch.float64)
+        self.blocks = 0
+        self.moving, self.resting = (_WeightedMean(players, evaluator.full.shape) for _ in range(2))
+
+    def grow(self, blocks: int, left: Tensor) -> None:
+        """Add blocks until there are that many, for some of the rows."""
+        evaluator = self.evaluator.rows_of(left)
+        own = replace(evaluator.game, baselines=(evaluator.game.baselines[self.baseline],), shares=None)
+        evaluator = replace(evaluator, game=own)
+        at_once = max(1, evaluator.at_once // (2 * evaluator.game.rows))  # pairs
+        while self.blocks < blocks:
+            number = min(blocks - self.blocks, max(1, at_once // self.groups))
+            drawn = _Points.joined([self._drawn() for _ in range(number)])
+            for start in range(0, number * self.groups, at_once):
+                self._observe(evaluator, left, drawn.part(slice(start, start + at_once)))
+
+    def _drawn(self) -> _Points:
+        """A block of points in which every player moves once."""
+        players, groups = self.evaluator.game.count, self.groups
+        q = (self.first_q + self.blocks * _STEP_Q) % 1 / 2  # the mirror images have the other half
+        chance = min(1.0, max(0.0, (q - 0.5 / groups) / (1 - 1 / groups))) if groups > 1 else q
+        present = torch.rand(groups, players, generator=self.generator) < chance
+        turn = torch.randperm(players, generator=self.generator) % groups
+        moving = turn == torch.arange(groups)[:, None]
+        places = torch.where(moving, (self.first_t + self.blocks * _STEP_T) % 1, present.double())
+        weights = torch.where(present, 0.5 / max(chance, _RAREST), 0.5 / (1 - chance)).double()
+        self.blocks += 1
+        return _Points(places, moving.double(), weights.masked_fill(moving, 0))
+
+    def _observe(self, evaluator: Evaluator, left: Tensor, points: _Points) -> None:
+        for part, rows in evaluator.slices():
+            slopes = (_slopes(rows, points.places) + _slopes(rows, 1 - points.places)) / 2
+            self.moving.add(points.moving, slopes, left[part])
+            if self.groups > 1:
+                self.resting.add(points.weights, slopes, left[part])
+        self.moving.count(points.moving)
+        self.resting.count(points.weights)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points between baseline and input, each with its mirror image; all are (pairs, players)."""
+
+    places: Tensor  # 0 for absent players, 1 for present ones, and between for moving ones
+    moving: Tensor  # 1 for those that move, or 0
+    weights: Tensor  # of those that rest, or 0
+
+    @staticmethod
+    def joined(points: list[_Points]) -> _Points:
+        """All of them."""
+        return _Points(*(torch.cat(parts) for parts in zip(*((p.places, p.moving, p.weights) for p in points),
+                                                           strict=True)))  # fmt: skip
+
+    def part(self, pairs: slice) -> _Points:
+        """Some of them."""
+        return _Points(self.places[pairs], self.moving[pairs], self.weights[pairs])
+
+
+class _WeightedMean:
+    """Means Σwy/Σw of what is seen of every player, and their variances; all that is kept are sums."""
+
+    def __init__(self, players: int, shape: torch.Size) -> None:
+        self.weights = torch.zeros(3, players, dtype=torch.float64)  # Σw, Σw², Σw³
+        self.sums = torch.zeros(3, players, *shape, dtype=torch.float64)  # Σwy, Σw²y, Σ(wy)², of y − origin
+        self.origin = torch.zeros(players, *shape, dtype=torch.float64)  # near y: else squares cancel
+
+    def add(self, weights: Tensor, seen: Tensor, rows: Tensor) -> None:
+        """Add what was seen of some rows, (m, players, rows, *selected), with weights (m, players)."""
+        if not bool(self.weights.any()):
+            self.origin[:, rows] = seen[0]
+        w = weights.view(*weights.shape, *[1] * (seen.dim() - 2))
+        y = (seen - self.origin[:, rows]) * w
+        self.sums[:, :, rows] += torch.stack([y.sum(0), (w * y).sum(0), y.square().sum(0)])
+
+    def count(self, weights: Tensor) -> None:
+        """Count these weights, now that all rows were added."""
+        self.weights += torch.stack([(weights**power).sum(0) for power in (1, 2, 3)])
+
+    def mean(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances (players, rows, *selected). With h = w/Σw and one variance s² of all y, the mean has
+        s²Σh², and Σh²(y − mean)² is s²(Σh² − 2Σh³ + (Σh²)²) on average."""
+        total, squares, cubes = self.weights.view(3, -1, *[1] * (self.origin.dim() - 1))
+        first, second, third = self.sums[:, :, rows]
+        mean = first / total
+        spread = (third - 2 * mean * second + mean**2 * squares).clamp(min=0) / total**2
+        squares, cubes = squares / total**2, cubes / total**3
+        variance = spread * squares / (squares - 2 * cubes + squares**2)
+        return self.origin[:, rows] + mean, variance.nan_to_num(0)  # of a single one, nothing is known
+
+
+def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
+    """Σ (x − b)·∂f/∂x over the entries of each player at points between, (m, players, rows, *selected) in float64 on
+    the CPU; the game has one baseline."""
+    chunk = max(1, evaluator.at_once // evaluator.game.rows)
+    return torch.cat([_slopes_at(evaluator, part) for part in places.split(chunk)])
+
+
+def _slopes_at(evaluator: Evaluator, places: Tensor) -> Tensor:
+    game, number = evaluator.game, len(places)
+    many = game.repeated(number)
+    each = places.to(game.device, game.dtype).repeat_interleave(game.rows, 0)
+    points = tuple(
+        torch.lerp(off, on, each[:, mask].to(on.dtype)).requires_grad_()
+        for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
+    )
+    with torch.enable_grad():
+        outputs = evaluator.select(game._checked(evaluator.function(*points, *many.extra), number))
+        columns = outputs.reshape(number * game.rows, -1).sum(0)
+        if not outputs.requires_grad:
+            raise _not_differentiable()
+        slopes = [_by_player(many, points, column, last=i == len(columns) - 1) for i, column in enumerate(columns)]
+    evaluator.progress.update(number * game.rows * len(slopes))
+    result = torch.stack(slopes, -1).view(number, game.rows, game.count, *evaluator.full.shape[1:])
+    return result.transpose(1, 2)
+
+
+def _by_player(many: Game, points: tuple[Tensor, ...], output: Tensor, *, last: bool) -> Tensor:
+    """(x − b)·∂output/∂x, added up for each player: (rows, players) in float64 on the CPU."""
+    gradients = torch.autograd.grad(output, points, retain_graph=not last, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        raise _not_differentiable()
+    result = torch.zeros(many.rows, many.count, dtype=torch.float64)
+    for gradient, on, off, mask in zip(gradients, many.on, many.off, many.masks, strict=True):
+        if gradient is not None:
+            step = on - off
+            entries = torch.where(step == 0, 0, step * gradient).flatten(1).cpu().double()
+            result.index_add_(1, mask.flatten().cpu().clamp(min=0), entries)  # nobody's are 0
+    if not bool(result.isfinite().all()):
+        raise ValueError("the model has gradients that are NaN or infinite at points between baseline and input")
+    return result
+
+
+def _not_differentiable() -> ValueError:
+    return ValueError(
+        "the outputs of the model have no derivative with respect to its inputs (it may detach, round or compare them, "
+        "or leave PyTorch): GradientShapley needs one; use BayesianShapley, which only evaluates the model"
+    )
