@@ -1,6 +1,6 @@
 """Which method explains a model best for the time it takes: found out by timing the model at hand.
 
-Three answers compete (`benchmarks/trust.py` compares them on trained networks):
+Three answers compete (`benchmarks/selection.py` measures them on trained networks):
 
 - **Exact** values, where all coalitions take hardly longer than an estimate.
 - **Evaluations** alone (`BayesianShapley`): right for few, coarse players, whatever the network.
@@ -126,17 +126,17 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     '6 players have only 64 coalitions'
     """
     players = max((game.count for game in Active.of(request).request.games), default=1)
-    coalitions = 2 ** min(players, 64)
+    coalitions, over = 2 ** min(players, 64), len(request.empties)
+    few = f"{players} players have only {coalitions:,} coalitions" + (f" over {over} background rows" * (over > 1))
     if coalitions <= FEWEST:
-        return Choice("Exact", f"{players} players have only {coalitions:,} coalitions", wanted)
+        return Choice("Exact", few, wanted)
     measured = pace()
     budget = wanted.budget(measured.evaluation, FEWEST, MOST)
     pays = measured.prior is not None and measured.prior <= _WORTH * players * measured.evaluation
     estimate = min(budget, _USUAL) * measured.evaluation + _FIT + (measured.prior or 0 if pays else 0)
     quick = coalitions * measured.evaluation <= _EXACT_IS_WORTH * estimate or coalitions <= budget
     if coalitions <= _MOST_COALITIONS and quick and coalitions <= (wanted.max_evaluations or coalitions):
-        each = f"{_time(measured.evaluation)} each"
-        return Choice("Exact", f"{players} players have {coalitions:,} coalitions, {each}", wanted)
+        return Choice("Exact", few, wanted)
     settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else TOLERANCE)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
