@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
+from dasp.jobs.options import Options
+from dasp.jobs.plan import CHOSEN, plan
 from dasp.jobs.reading.chunks import open_data
 
 
@@ -49,13 +52,33 @@ def test_values_are_those_of_the_method(here, kind):
     x = torch.from_numpy(rows(50))
     exact = ExactShapley(build()).attribute(x, target=1)
     names = ["x0", "x1", "x2", "x3"] if kind in ("npy", "npz") else list("abcd")
-    assert list(table) == ["id", "target", "prediction", "base_value", *names, "gap", "method"]
+    bars = [f"sd:{name}" for name in names]
+    assert list(table) == ["id", "target", "prediction", "base_value", *names, *bars, "gap", "method"]
+    assert (table[bars] == 0).all(axis=None)  # exact
     assert np.allclose(table[names], exact, atol=1e-5)
     assert np.allclose(table.prediction, build()(x).detach()[:, 1], atol=1e-5)
     assert np.allclose(table.prediction - table.base_value, table[names].sum(axis=1), atol=1e-5)
     assert list(table.id) == list(range(50))
     assert set(table.method) == {"Exact"}
     assert not (here / "out.parquet.parts").exists()
+
+
+def test_what_was_chosen_is_part_of_the_job(here):
+    """It was chosen by the time that the model took, and must not be chosen anew by who goes on."""
+    np.save("many.npy", rows(3, 24))
+    (here / "many.py").write_text((here / "small.py").read_text() + "\ndef many():\n    return build(inputs=24)\n")
+    table = done("many:many", "many.npy", "--target", "0")
+    (method,) = set(table.method)
+    assert method.startswith("BayesianShapley")
+    assert (table[[f"sd:x{i}" for i in range(24)]] > 0).all(axis=None)
+    job = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])
+    assert job[CHOSEN]["method"] == method
+    options = Options(model="many:many", data=Path("many.npy"), output=Path("out.parquet"), target="0")
+    other = {**job, CHOSEN: {"method": "Permutations", "tolerance": None, "max_evaluations": 200, "max_seconds": None}}
+    assert plan(options, other, lambda _: None).worker.explainer.method == "Permutations"
+    changed = plan(replace(options, tolerance=0.5), other, lambda _: None)  # another job, which chooses by itself
+    assert changed.task.explainer["method"] == changed.worker.explainer.method != "Permutations"
+    assert "done before" in dasp("explain", "many:many", "many.npy", "--target", "0", "-o", "out.parquet").out
 
 
 def test_targets(here):

@@ -177,7 +177,10 @@ CHANGES = {
     "--tolerance": (["--tolerance", "0.1"], "--tolerance was not given, and is 0.1 now"),
     "--chunk": (["--chunk", "9"], "--chunk was 8, and is 9 now"),
     "--baseline": (["--baseline", "mean"], "--baseline was zero, and is mean now"),
-    "--seed": (["--seed", "1", "--method", "dasp"], "--method was auto, and is dasp now (--seed changed as well)"),
+    "--seed": (
+        ["--seed", "1", "--method", "dasp"],
+        "--method was auto, and is dasp now (--seed, the method that was chosen",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.attribution.any_method import estimated
-from dasp.attribution.base import PropagatedAttribution
-from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
+from dasp.errors import BadInput
 from dasp.explainer.conversion import MultilayerPerceptron, converted
 from dasp.explainer.result import Attributed, unbalanced_rows
 from dasp.explainer.rows import Rows, device_of, input_dtype, takes_integers
@@ -23,7 +23,7 @@ from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import PREDICTED
 from dasp.methods import METHODS, Method
-from dasp.methods.choice import choose, method_name
+from dasp.methods.choice import Pace, choose, method_name
 from dasp.methods.wanted import Wanted
 
 __all__ = ["Attributed", "Explainer"]
@@ -44,10 +44,9 @@ class Explainer:
         background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
             baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
-            Automatically: exact values for few players, `DASP(rank="full")` for some, `GradientDASP` for many (see
-            `dasp.methods.choice`); `BayesianShapley` on top of these if error bars, a tolerance or a number of
-            evaluations is asked for, and alone where moments cannot be propagated, with a warning in the log.
-            A method that is named is taken or refused.
+            Automatically, by timing the model (see `dasp.methods.choice`): exact values where all coalitions are
+            quickly evaluated, else `BayesianShapley`, on a prior of `GradientDASP` where that pays. Every answer has
+            standard deviations. A method that is named is taken or refused.
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
             row's largest, or None for all.
         baselines: instead of a background, as in Captum: a number, a row, or a row for each row. Zeros by default.
@@ -55,9 +54,10 @@ class Explainer:
         feature_names: of the columns, if `background` and X do not tell; or of the players.
         output_names: of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
-            (where the method is "gradient": until the completeness gap is).
-        max_evaluations: how many coalitions to evaluate per row, at most.
-        error_bars: give standard deviations, too (zeros for exact values).
+            (where the method is "gradient": until the completeness gap is). Automatically 0.01.
+        max_evaluations: how many coalitions to evaluate per row, at most. Automatically 2,048.
+        max_seconds: instead, how many seconds a row may take; for "auto" only, by timing the model.
+        error_bars: insist on standard deviations: refuse a named method that knows none.
         batch_size: the most rows for the model at once, to save memory.
         device: where to compute; the model is moved there. Where it is by default.
         seed: for everything that is sampled. Rows do not depend on the rows beside them.
@@ -68,8 +68,8 @@ class Explainer:
     >>> model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
     >>> explainer = Explainer(model, background=torch.zeros(1, 16))
     >>> explainer(torch.ones(4, 16)).shape, explainer.method
-    ((4, 16, 3), 'DASP, full rank')
-    >>> Explainer(model, error_bars=True).attribute(torch.ones(4, 16), target=1).std.shape
+    ((4, 16, 3), 'BayesianShapley')
+    >>> Explainer(model).attribute(torch.ones(4, 16), target=1).std.shape
     torch.Size([4, 16])
     """
 
@@ -86,6 +86,7 @@ class Explainer:
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
         max_evaluations: int | None = None,
+        max_seconds: float | None = None,
         error_bars: bool = False,
         batch_size: int | None = None,
         device: torch.device | str | None = None,
@@ -95,7 +96,7 @@ class Explainer:
         self.automatic = method == "auto"
         self.method = method if self.automatic else method_name(method)
         self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
-        self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress)
+        self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         self.model = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
@@ -111,7 +112,7 @@ class Explainer:
             self.output_names = self.output_names or self.model.output_names
         self.off, self.background = self._absent(background, baselines), background is not None
         self.feature_mask = None if feature_mask is None else torch.as_tensor(feature_mask)
-        self._made: tuple[int, Method, Attribution] | None = None
+        self._made: _Made | None = None
 
     def _absent(self, background: Any, baselines: Any) -> Any:
         """What an absent feature is, as the model takes it."""
@@ -149,6 +150,8 @@ class Explainer:
     def attribute(self, x: Tensor, target: Any = _OWN) -> Attributed:
         """The rows explained, as tensors; needs no shap."""
         result = self.run(self.prepare(x, target))
+        if self.automatic and self.wanted.tolerance is None:
+            result = replace(result, missed=0)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.wanted.tolerance)
         return result
 
@@ -166,12 +169,23 @@ class Explainer:
     def run(self, request: Request) -> Attributed:
         """The rows explained, by the method that suits them."""
         (game,) = request.games
-        entry, method = self._chosen(game)
-        options = self.wanted.options(self.method, entry, game)
+        made = self._chosen(request)
+        entry, method = made.entry, made.method
+        options = made.wanted.options(self.method, entry, game)
         size = self._rows_at_once(entry, game)
         starts = range(0, game.rows, size)
         parts = [request] if size >= game.rows else [request.rows_of(slice(start, start + size)) for start in starts]
         return Attributed.cat([self._attributed(entry, method, options, part) for part in parts])
+
+    def settled(self) -> dict[str, Any]:
+        """What was chosen, as options of an `Explainer` that needs to choose no more."""
+        if self._made is None:
+            return {}
+        wanted = self._made.wanted
+        return {
+            "method": self.method, "tolerance": wanted.tolerance, "max_evaluations": wanted.max_evaluations,
+            "max_seconds": wanted.max_seconds,
+        }  # fmt: skip
 
     def _rows_at_once(self, entry: Method, game: Game) -> int:
         if entry.row_by_row:
@@ -189,8 +203,7 @@ class Explainer:
             torch.default_generator.manual_seed(self.wanted.seed)
             estimate = estimated(method, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
-        shown = estimate.std is not None and (self.wanted.error_bars or not entry.exact)
-        std = [part.to(game.device, game.dtype) for part in estimate.std] if shown and estimate.std else None
+        std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
         gap = request.gaps(values)
         return Attributed(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
@@ -217,32 +230,25 @@ class Explainer:
             raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")
         return names.index(target)
 
-    def _chosen(self, game: Game) -> tuple[Method, Attribution]:
-        """The method for the game; kept until the number of players changes."""
-        if self._made is None or self._made[0] != game.count:
-            made: dict[str, Attribution] = {}
-
-            def obstacle(name: str) -> str | None:
-                if not isinstance(self.model, nn.Module):
-                    return f"it is a {type(self.model).__name__}, not a torch.nn.Module"
-                made[name] = METHODS[name].make(self.model)
-                return _obstacle(made[name], game)
-
+    def _chosen(self, request: Request) -> _Made:
+        """The method for a request; kept until the number of players changes."""
+        players = request.players
+        if self._made is None or self._made.players != players:
+            wanted = self.wanted
             if self.automatic:
-                wanted = self.wanted
-                choice = choose(game, obstacle, evaluate=wanted.evaluations, max_evaluations=wanted.max_evaluations)
-                self.method, self.reason = choice.method, choice.reason
+                choice = choose(request, lambda: Pace.of(request, self.model), wanted)
+                self.method, self.reason, wanted = choice.method, choice.reason, choice.wanted
                 log.log(logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", self.method, self.reason)
             entry = METHODS[self.method]
-            self._made = game.count, entry, made.get(self.method) or entry.make(self.model)  # type: ignore[arg-type]
-        return self._made[1:]
+            self._made = _Made(players, entry, entry.make(self.model), wanted)  # type: ignore[arg-type]
+        return self._made
 
 
-def _obstacle(method: Attribution, game: Game) -> str | None:
-    """Why moments cannot be propagated by a method, on one line; None if they can."""
-    assert isinstance(method, PropagatedAttribution)
-    try:
-        method.lift(game)
-    except (UnsupportedOperation, UntraceableModel) as error:
-        return error.summary
-    return None
+@dataclass(frozen=True)
+class _Made:
+    """A method that was chosen and made."""
+
+    players: int
+    entry: Method
+    method: Attribution
+    wanted: Wanted

@@ -79,8 +79,11 @@ class Options:
         "Method", "Error to reach, as a fraction of prediction − base value.", explainer=True)] = None
     max_evaluations: Annotated[int | None, Option(
         "Method", "Largest number of evaluations of the model for a row.", explainer=True, least=1)] = None
+    max_seconds: Annotated[float | None, Option(
+        "Method", "Seconds that a row may take, instead of a number of evaluations; for --method auto.",
+        explainer=True)] = None
     error_bars: Annotated[bool, Option(
-        "Method", "Write a standard deviation for each value.", explainer=True)] = False
+        "Method", "Insist on standard deviations: refuse a method that knows none.", explainer=True)] = False
     seed: Annotated[int, Option("Method", "Seed for everything that is sampled.", explainer=True)] = 0
 
     output: Annotated[Path, Option(
@@ -109,6 +112,10 @@ class Options:
             self._check(name, getattr(self, name), option)
         if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
             raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
+        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
+            raise BadInput(f"--max-seconds is {self.max_seconds}; a number above 0 is needed")
+        if self.max_seconds is not None and self.method != "auto":
+            raise BadInput("--max-seconds is for --method auto: give --max-evaluations")
         if self.background and self.baseline not in (None, "mean"):
             raise BadInput("--baseline and --background both say what an absent input is: give one of them")
         if self.output.suffix.lower() not in (".parquet", ".pq"):

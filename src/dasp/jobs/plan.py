@@ -6,8 +6,9 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +20,18 @@ from dasp.games.target import PREDICTED
 from dasp.jobs import groups
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
-from dasp.jobs.options import Options
+from dasp.jobs.options import Options, name_of
+from dasp.jobs.parts import Job
 from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
 from dasp.jobs.worker import Task, Worker, outputs_of
 
-__all__ = ["Plan", "Say", "plan"]
+__all__ = ["CHOSEN", "Plan", "Say", "plan"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
 _DTYPES = ("float16", "float32", "float64")
 
+CHOSEN = "the method that was chosen"  # in the identity of a job
 Say = Callable[[str], None]
 
 
@@ -43,8 +46,9 @@ class Plan:
     files: list[Path]  # of the data
 
 
-def plan(options: Options, threads: int | None, say: Say) -> Plan:
-    """Read model and data, and explain two rows as a trial. `threads`: those of a job that was begun before."""
+def plan(options: Options, earlier: Job, say: Say) -> Plan:
+    """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
+    threads and its method, is chosen again."""
     model = load_model(options.model, weights=options.weights, trust=options.trust)
     dtype = _dtype(model, options)
     target = _target(options.target)
@@ -60,14 +64,23 @@ def plan(options: Options, threads: int | None, say: Say) -> Plan:
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
         target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
-        threads=options.threads or threads or (1 if options.engine == "ray" else torch.get_num_threads()),
-        explainer=options.of_explainer(),
+        threads=options.threads or earlier.get("--threads")
+        or (1 if options.engine == "ray" else torch.get_num_threads()),
+        explainer={**options.of_explainer(), **_chosen_before(options, earlier)}, tolerance=options.tolerance,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
-    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, _tried(task, model, seen, say), source.files)
+    worker = _tried(task, model, seen, say)
+    task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
+    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, source.files)
+
+
+def _chosen_before(options: Options, earlier: Job) -> dict[str, Any]:
+    """The method that an earlier job chose, which a resumed one must not choose anew: it depends on the time of day."""
+    same = all(earlier.get(name_of(name)) == value for name, value in options.of_explainer().items())
+    return earlier.get(CHOSEN, {}) if same else {}
 
 
 def _dtype(model: nn.Module, options: Options) -> str:

@@ -16,7 +16,7 @@ from dasp.jobs.engines import Explained, locally, on_ray
 from dasp.jobs.identity import check_free, describe
 from dasp.jobs.options import Options
 from dasp.jobs.parts import Job, Parts, finished_job
-from dasp.jobs.plan import Plan, Say, plan
+from dasp.jobs.plan import CHOSEN, Plan, Say, plan
 
 __all__ = ["explain"]
 
@@ -25,10 +25,11 @@ def explain(options: Options, say: Say = print) -> None:
     """Explain the rows of a file, or those that an interrupted run has left."""
     with Parts(options.output) as parts:
         begun, finished = parts.job(), finished_job(options.output)
-        planned = plan(options, (begun or finished or {}).get("--threads"), say)
+        planned = plan(options, begun or finished or {}, say)
         outputs = planned.worker.outputs(torch.from_numpy(planned.survey.example))
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
         job = describe(chosen, planned.worker.model, outputs, planned.files, planned.survey.bad)
+        job[CHOSEN] = planned.worker.explainer.settled()
         if not options.overwrite:
             check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:

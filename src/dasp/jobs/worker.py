@@ -46,6 +46,7 @@ class Task:
     skip: bool  # rows whose output is not finite
     threads: int
     explainer: dict[str, Any]  # further options of an `Explainer`
+    tolerance: float | None = None  # the user's, if there is one
 
 
 class Worker:
@@ -106,7 +107,7 @@ class Worker:
 
     def _notes(self, result: Attributed) -> Notes:
         infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
-        missed = 0 if self.task.explainer["tolerance"] is None else result.missed  # else it is the method's own
+        missed = 0 if self.task.tolerance is None else result.missed  # else it is the method's own
         return Notes(infinite=int(infinite), missed=missed, gaps=result.unbalanced)
 
     def _table(self, chunk: Chunk, result: Attributed, notes: Notes) -> pa.Table:

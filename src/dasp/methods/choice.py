@@ -1,43 +1,44 @@
-"""Which method explains a model best: by its number of players, what that costs, and whether moments can be propagated.
+"""Which method explains a model best for the time it takes: found out by timing the model at hand.
 
-Measured by `benchmarks/selection.py` on one thread: the error relative to the size of the true values, and ms per row,
-for ReLU networks of 128 and 64 units that learnt a function of N inputs, for one of tanh on the breast cancer data, and
-for a small convolutional one on digits, whose players are blocks of pixels. The last column spends 2,048 evaluations.
+Three answers compete (`benchmarks/selection.py` measures them on trained networks):
 
-    N             Exact     DASP, full rank    GradientDASP     BayesianShapley on it    standard error of the truth
-    inputs  10    2         0.020     13       0.028     2      0        2
-            12    6         0.021     16       0.032     2      0.001    9
-            14   18         0.017     27       0.030     3      0.003   10
-            16              0.011     30       0.020     3      0.006   13
-            24              0.017     81       0.035     3      0.021   35               0.011
-            32              0.016    306       0.027     2      0.018    9               0.009
-            64              0.012  1,977       0.021    10      0.020   18               0.010
-    cancer  14    7         0.009     24       0.024     3      0.001   10
-            20              0.018     96       0.038     3      0.006   61
-            30              0.015    331       0.020     6      0.017  106               0.010
-    digits   8    7         0.021    144       0.037    18      0       20
-            16              0.026    758       0.042    18      0.002  168
-            32              0.022 16,873       0.035    44      0.013  273               0.004
-            64                                 0.027    31      0.016  100               0.005
+- **Exact** values, where all coalitions take hardly longer than an estimate.
+- **Evaluations** alone (`BayesianShapley`): right for few, coarse players, whatever the network.
+- **Evaluations on a propagated prior**: unbeatable for many fine players, as N of them need several N evaluations
+  before evaluations alone say anything, while a few propagated passes tell about all of them. The prior pays while it
+  takes no longer than `_WORTH`·N evaluations; a model with many outputs pays for a backward pass each, and mostly does
+  without.
 
-Up to 14 players, exact values take less time than `DASP(rank="full")`. It has about half of GradientDASP's error, and
-takes ten times as long at 16 players and a hundred times at 32, as time grows with N³: it is worth that up to 20.
-Evaluations on top are better than either where the model is quick; they are taken when their error bars are wanted.
+Evaluations give every answer its error bar: at least 64, and more until the tolerance or the budget is reached.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from dasp.errors import BadInput
-from dasp.games.game import Game
+import torch
+
+from dasp.attribution.base import PropagatedAttribution
+from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
+from dasp.games.idle import Active
+from dasp.games.request import Request
 from dasp.methods.table import METHODS
+from dasp.methods.wanted import Wanted
 
-__all__ = ["SHORT_NAMES", "Choice", "choose", "method_name"]
+__all__ = ["FEWEST", "MOST", "SHORT_NAMES", "TOLERANCE", "Choice", "Pace", "choose", "method_name"]
 
-EXACT_PLAYERS, FULL_RANK_PLAYERS = 14, 20  # at most; see above
-MOST_EVALUATIONS = 2**17  # per row, all rows of a background together
+TOLERANCE = 0.01  # the largest standard deviation, relative to prediction − base, that is good enough unless said
+FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
+_USUAL = 256  # evaluations: about what an estimate for few players takes
+_WORTH = 8  # evaluations for each player: what a prior may cost
+_EXACT_IS_WORTH = 2  # times the time of an estimate
+_MOST_COALITIONS = 2**20
+_TIMED = 64  # coalitions
+_FIT = 0.01  # seconds for the linear algebra of an estimate, about
+_MOMENT = 0.03  # seconds: a budget that takes less is spent at once, as looking at it in between takes longer
 
 SHORT_NAMES = {
     "exact": "Exact",
@@ -46,6 +47,7 @@ SHORT_NAMES = {
     "bayesian": "BayesianShapley",
     "permutation": "Permutations",
 }
+_PRIOR, _WITH_PRIOR = "GradientDASP", "BayesianShapley on GradientDASP"
 
 
 def method_name(method: str) -> str:
@@ -62,41 +64,93 @@ def method_name(method: str) -> str:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How quick a model is, in seconds for one row."""
+
+    evaluation: float  # of a coalition, over all rows of a background
+    prior: float | None  # a propagated prior; None if there is none
+    obstacle: str = ""  # why there is none
+
+    @staticmethod
+    def of(request: Request, model: Any) -> Pace:
+        """Time the model on the first row: some coalitions in a batch, and a propagated prior."""
+        first = request.rows_of(slice(0, 1))
+        (evaluator,) = first.evaluators(None, _NoProgress())
+        generator = torch.Generator().manual_seed(0)
+        coalitions = torch.rand(_TIMED, evaluator.game.count, generator=generator) < 0.5
+        evaluator.worth(coalitions[:2])
+        seconds = _timed(lambda: evaluator.worth(coalitions))
+        if not isinstance(model, torch.nn.Module):
+            return Pace(seconds / _TIMED, None, f"it is a {type(model).__name__}, not a torch.nn.Module")
+        try:
+            prior = METHODS[_PRIOR].make(model)
+            assert isinstance(prior, PropagatedAttribution)
+            prior.lift(evaluator.game)
+            prior.explain(first, nodes=1)
+            return Pace(
+                seconds / _TIMED, METHODS[_WITH_PRIOR].prior_nodes * _timed(lambda: prior.explain(first, nodes=1))
+            )
+        except (UnsupportedOperation, UntraceableModel) as error:
+            return Pace(seconds / _TIMED, None, error.summary)
+
+
+class _NoProgress:
+    """Shows nothing."""
+
+    def update(self, number: int) -> None:
+        """Do nothing."""
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
 class Choice:
-    """A method of `METHODS`, and why; `obstacle` if moments should have been propagated, but cannot be."""
+    """A method of `METHODS` with its budget, and why."""
 
     method: str
     reason: str
-    obstacle: bool = False
+    wanted: Wanted
+    obstacle: bool = False  # whether moments cannot be propagated, though that would pay
 
 
-def choose(
-    game: Game, obstacle: Callable[[str], str | None], *, evaluate: bool = False, max_evaluations: int | None = None
-) -> Choice:
-    """The method for a game. `obstacle` says why moments cannot be propagated by a method, if so, and is asked only if
-    that matters; `evaluate` asks for evaluations on top, which give error bars; exact values must not take more than
-    `max_evaluations`.
+def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice:
+    """The method for a request; `pace` times the model, where that matters.
 
-    >>> import torch
-    >>> from dasp.games.arguments import Arguments, games
-    >>> (game,) = games(Arguments(torch.ones(1, 16)))
-    >>> choose(game, lambda method: None).method
-    'DASP, full rank'
-    >>> choose(game, lambda method: "it has branches").reason
-    'moments cannot be propagated through the model: it has branches'
+    >>> from dasp.games.arguments import Arguments
+    >>> request = Request.of(lambda x: x.prod(1), Arguments(torch.ones(1, 6)))
+    >>> choose(request, lambda: Pace(1e-5, None), Wanted()).reason
+    '6 players have only 64 coalitions'
     """
-    players, rows = game.count, len(game.baselines)
-    over = f" over {rows} background rows" if rows > 1 else ""
-    exact = METHODS["Exact"].cost(game)
-    if players <= EXACT_PLAYERS and exact <= MOST_EVALUATIONS and 2**players <= (max_evaluations or 2**players):
-        return Choice("Exact", f"{players} players have only {2**players:,} coalitions{over}")
-    name = "DASP, full rank"
-    few = players <= FULL_RANK_PLAYERS and METHODS[name].cost(game, players) <= MOST_EVALUATIONS
-    name = name if few else "GradientDASP"
-    why = f"{players} players{over} are {'few enough' if few else 'too many'} to propagate every one of them by itself"
-    if (because := obstacle(name)) is not None:
-        return Choice("BayesianShapley", f"moments cannot be propagated through the model: {because}", obstacle=True)
-    if not evaluate:
-        return Choice(name, why)
-    on = "BayesianShapley on DASP" if few else "BayesianShapley on GradientDASP"
-    return Choice(on, f"{why}, and evaluations on top give error bars")
+    players = max((game.count for game in Active.of(request).request.games), default=1)
+    coalitions, over = 2 ** min(players, 64), len(request.empties)
+    few = f"{players} players have only {coalitions:,} coalitions" + (f" over {over} background rows" * (over > 1))
+    if coalitions <= FEWEST:
+        return Choice("Exact", few, wanted)
+    measured = pace()
+    budget = wanted.budget(measured.evaluation, FEWEST, MOST)
+    pays = measured.prior is not None and measured.prior <= _WORTH * players * measured.evaluation
+    estimate = min(budget, _USUAL) * measured.evaluation + _FIT + (measured.prior or 0 if pays else 0)
+    quick = coalitions * measured.evaluation <= _EXACT_IS_WORTH * estimate or coalitions <= budget
+    if coalitions <= _MOST_COALITIONS and quick and coalitions <= (wanted.max_evaluations or coalitions):
+        return Choice("Exact", few, wanted)
+    settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else TOLERANCE)
+    if measured.prior is None:
+        reason = f"moments cannot be propagated through the model: {measured.obstacle}"
+        return Choice("BayesianShapley", reason, settled, obstacle=True)
+    both = f"a propagated prior takes {_time(measured.prior)} a row, an evaluation {_time(measured.evaluation)}"
+    if pays:
+        return Choice(_WITH_PRIOR, f"{players} players: {both}", settled)
+    return Choice(
+        "BayesianShapley", f"{players} players: {both}, so evaluations alone are nearer in that time", settled
+    )
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2g} {unit}"
+    return f"{seconds * 1e6:.2g} µs"

@@ -108,6 +108,7 @@ class Method:
     error_bars: bool = False  # whether it knows standard deviations
     exact: bool = False
     propagates: bool = False  # moments, which are poor where values do not add up
+    prior_nodes: int = 0  # of the propagated prior that it rests on
     row_by_row: bool = False  # as it draws from torch's own generator, rows would depend on those beside them
 
     def on(self, model: nn.Module, number: int | None = None) -> MethodOnModel:
@@ -180,6 +181,7 @@ def _bayesian(prior: Method | None, prior_number: Callable[[Game], int], **optio
         most=lambda game: 2**game.count,
         takes=_REFINED,
         error_bars=True,
+        prior_nodes=options.get("nodes", 0),
     )
 
 

@@ -26,20 +26,33 @@ class Wanted:
     batch_size: int | None = None
     seed: int = 0
     show_progress: bool = False
+    max_seconds: float | None = None  # for each row
 
     def __post_init__(self) -> None:
         check_positive(max_evaluations=self.max_evaluations, batch_size=self.batch_size)
         check_tolerance(self.tolerance)
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ValueError(f"max_seconds must be positive, not {self.max_seconds}")
+        if self.max_seconds is not None and self.max_evaluations is not None:
+            raise BadInput("a budget is a number of evaluations or of seconds, not both")
 
-    @property
-    def evaluations(self) -> bool:
-        """Whether model evaluations on top of an approximation are called for."""
-        return self.error_bars or self.tolerance is not None or self.max_evaluations is not None
+    def budget(self, seconds: float, fewest: int, most: int) -> int:
+        """Evaluations for each row, if one takes so many seconds: `most`, unless a budget is given."""
+        if self.max_seconds is not None:
+            return max(fewest, int(self.max_seconds / seconds))
+        return most if self.max_evaluations is None else self.max_evaluations
+
+    def settled(self, evaluations: int, tolerance: float | None) -> Wanted:
+        """The same with a number of evaluations, and with a tolerance if none is given."""
+        own = tolerance if self.tolerance is None else self.tolerance
+        return replace(self, max_evaluations=evaluations, max_seconds=None, tolerance=own)
 
     def options(self, name: str, method: Method, game: Game) -> dict[str, Any]:
         """Options of the method's `attribute`; what is wanted, and it cannot do, is refused."""
         if self.error_bars and not method.error_bars:
             raise BadInput(f"{name} knows no error bars: {_WHO_CAN}")
+        if self.max_seconds is not None:
+            raise BadInput(f"{name} cannot be told its time: leave max_seconds to 'auto', or give max_evaluations")
         general = {"internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress}
         options = {**method.options, **{key: value for key, value in general.items() if key in method.takes}}
         if method.exact:

@@ -33,7 +33,7 @@ from dasp.games.request import Request
 __all__ = ["FEWEST", "BayesianShapley"]
 
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
-_FIRST_PAIRS, _GROWTH = 64, 1.5
+_FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
 _NUMBERS_AT_ONCE = 2**24
 _MOST_CORRELATED = 4096  # players
 
@@ -94,8 +94,8 @@ class BayesianShapley(PlayerMethod):
                 once for every row of a background). 2^N gives the exact values. A call evaluates four coalitions more,
                 to see that the model is a function of each row by itself.
             tolerance: stop with a row when its largest standard deviation is below this fraction of
-                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 2N
-                evaluations on: before, what is known of some players is what was thought at first.
+                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 64 evaluations
+                on, without a prior from 2N: before, nothing is known of some players.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             internal_batch_size: the largest number of rows to evaluate at once.
@@ -180,9 +180,10 @@ class _Estimate:
             regression = self.regressions.on(pairs.first(number), self.seed)
             return self._posterior(regression, values[:number, left], rows[left])
 
-        numbers = stages(max(_FIRST_PAIRS, players), len(pairs), _GROWTH, tolerance)
-        mean, deviation, missed = refined(numbers, tolerance, total, fitted)
-        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < players else missed
+        # Without a prior, fewer pairs than players say nothing of some of them.
+        first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
+        mean, deviation, missed = refined(stages(first, len(pairs), _GROWTH, tolerance), tolerance, total, fitted)
+        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < first else missed
 
     def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
         """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""

@@ -1,0 +1,104 @@
+"""Which method for which model: by its own time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dasp import ExactShapley
+from dasp.errors import BadInput
+from dasp.games.arguments import Arguments
+from dasp.games.request import Request
+from dasp.methods.choice import FEWEST, MOST, TOLERANCE, Pace, choose
+from dasp.methods.wanted import Wanted
+
+MICRO, MILLI = 1e-6, 1e-3
+
+
+def request(players: int, idle: int = 0) -> Request:
+    x = torch.ones(2, players)
+    x[:, :idle] = 0
+    return Request.of(lambda x: x.sum(1), Arguments(x))
+
+
+@pytest.mark.parametrize(
+    ("players", "evaluation", "prior", "name"),
+    [
+        (6, 1.0, None, "Exact"),  # no more coalitions than an estimate evaluates
+        (11, 1.0, None, "Exact"),  # as many as the budget
+        (12, 5 * MICRO, 20 * MILLI, "Exact"),  # 20 ms for all of them, 11 ms for an estimate
+        (15, 5 * MICRO, 20 * MILLI, "BayesianShapley"),  # 164 ms for all of them
+        (13, 5 * MILLI, None, "BayesianShapley"),  # a transformer: 41 s for all of them, 1.3 s for an estimate
+        (18, 4 * MICRO, 10 * MILLI, "BayesianShapley"),  # a dense network: 144 evaluations take 0.6 ms
+        (36, 300 * MICRO, 500 * MILLI, "BayesianShapley"),  # blocks of a deep network: 288 evaluations take 86 ms
+        (784, 100 * MICRO, 50 * MILLI, "BayesianShapley on GradientDASP"),  # pixels: 6,272 evaluations take 630 ms
+        (784, 100 * MICRO, 50, "BayesianShapley"),  # pixels and a thousand outputs
+        (784, 100 * MICRO, None, "BayesianShapley"),
+    ],
+)
+def test_what_a_choice_depends_on(players, evaluation, prior, name):
+    choice = choose(request(players), lambda: Pace(evaluation, prior, "it branches"), Wanted())
+    assert choice.method == name
+    assert choice.obstacle == (prior is None and name != "Exact")
+    assert ("it branches" in choice.reason) == choice.obstacle
+
+
+def test_idle_players_do_not_count():
+    assert choose(request(30, idle=24), lambda: pytest.fail("not timed"), Wanted()).method == "Exact"
+    assert choose(request(30, idle=30), lambda: pytest.fail("not timed"), Wanted()).method == "Exact"
+
+
+def test_the_budget():
+    slow, quick = Pace(1 * MILLI, None), Pace(1 * MICRO, None)
+    usual = choose(request(30), lambda: slow, Wanted()).wanted
+    assert (usual.max_evaluations, usual.tolerance) == (MOST, TOLERANCE)
+    at_once = choose(request(30), lambda: quick, Wanted()).wanted
+    assert (at_once.max_evaluations, at_once.tolerance) == (MOST, None)
+    own = choose(request(30), lambda: slow, Wanted(max_evaluations=300, tolerance=0.2)).wanted
+    assert (own.max_evaluations, own.tolerance) == (300, 0.2)
+    timed = choose(request(30), lambda: slow, Wanted(max_seconds=0.5)).wanted
+    assert (timed.max_evaluations, timed.max_seconds) == (500, None)
+    assert choose(request(30), lambda: slow, Wanted(max_seconds=0.001)).wanted.max_evaluations == FEWEST
+    assert choose(request(12), lambda: slow, Wanted(max_seconds=60)).method == "Exact"
+    assert choose(request(12), lambda: quick, Wanted(max_evaluations=300)).method == "BayesianShapley"
+    with pytest.raises(BadInput, match="not both"):
+        Wanted(max_seconds=1, max_evaluations=100)
+    with pytest.raises(ValueError, match="positive"):
+        Wanted(max_seconds=0)
+
+
+class Slow(nn.Module):
+    """Takes about two milliseconds a row, whatever the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.matrix = nn.Linear(12, 1), torch.rand(500, 500)
+
+    def forward(self, x):
+        for _ in range(len(x)):
+            self.matrix @ self.matrix
+        return self.first(x)
+
+
+def test_a_model_is_timed():
+    x = torch.ones(1, 12)
+    quick = nn.Linear(12, 1).eval()
+    pace = Pace.of(Request.of(quick, Arguments(x)), quick)
+    assert 0 < pace.evaluation < pace.prior
+    assert Pace.of(Request.of(Slow().eval(), Arguments(x)), Slow().eval()).evaluation > 5 * pace.evaluation
+    assert Pace.of(Request.of(lambda x: x.sum(1), Arguments(x)), len).obstacle == (
+        "it is a builtin_function_or_method, not a torch.nn.Module"
+    )
+
+
+def test_exact_values_are_those_of_exact():
+    from dasp import Explainer  # noqa: PLC0415
+
+    model, x = nn.Sequential(nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 1)).eval(), torch.rand(3, 10)
+    explainer = Explainer(model)
+    result = explainer.attribute(x)
+    assert explainer.method == "Exact"
+    torch.testing.assert_close(result.values, ExactShapley(model).attribute(x))
+    assert result.std.eq(0).all()
+    assert explainer.settled() == {"method": "Exact", "tolerance": None, "max_evaluations": None, "max_seconds": None}
