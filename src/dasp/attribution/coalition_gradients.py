@@ -18,9 +18,9 @@ would be no coalition for each other. Two estimates come from the same passes.
 
 Passes come in pairs of a point and its mirror image (presence z and 1 − z), whose mean is exact where f is quadratic.
 Both estimates are combined by precision; the squared bias of resting is the mean over the players of
-(moving − resting)² less both variances. With LeNet's pixels, resting had more than half of the weight; with the tokens
-of a Transformer .2 at 16 pairs, .03 at 256. The values have to sum to f(x) − f(b): what is missing is given to the players by the sizes of their
-values (who has no effect stays at 0), and what was given counts as an error.
+(moving − resting)² less both variances. Resting had over half of the weight with LeNet's pixels; with a Transformer's
+tokens .2 at 16 pairs, .03 at 256. The values have to sum to f(x) − f(b): what is missing is given to the players by
+the sizes of their values (who has no effect stays at 0), and what was given counts as an error.
 
 Measured with 16, 64, 256 and 1,024 pairs, beside the trapezoid alone (all players at rest); 95 % intervals held 90 to
 98 % of the true values. The last three networks had no part in any choice.
