@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dasp import DASP, ExactShapley, rmse
+from dasp import DASP, ExactShapley, GradientDASP, rmse
 from dasp.games.arguments import Arguments, games
+from dasp.propagation.network import KeptGraphs
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
 
@@ -325,13 +326,16 @@ def test_trace_is_kept_for_the_same_signature():
     model, x = mlp(4, 6, 2), torch.randn(2, 4, dtype=torch.float64)
     method = DASP(model)
     method.attribute(x, target=0)
-    graphs = method._graphs
-    first = graphs._traced[1], graphs._lifted[1]
+    graphs = KeptGraphs.of(model)
+    assert (len(graphs._traced), len(graphs._lifted)) == (1, 1)
     method.attribute(x[:1], target=1)
-    assert (graphs._traced[1], graphs._lifted[1]) == first
+    GradientDASP(model).attribute(x, target=1)
+    assert (len(graphs._traced), len(graphs._lifted)) == (1, 1)
     method.attribute(x, target=1, feature_mask=torch.tensor([0, 0, 1, 2]))
-    assert graphs._traced[1] is first[0]
-    assert graphs._lifted[1] is not first[1]
+    assert (len(graphs._traced), len(graphs._lifted)) == (1, 2)
+    for groups in torch.combinations(torch.arange(3), 4, with_replacement=True)[1:8]:
+        method.attribute(x, target=1, feature_mask=groups)
+    assert (len(graphs._traced), len(graphs._lifted)) == (1, 4)
 
 
 def test_players_are_numbered_through_the_batch():

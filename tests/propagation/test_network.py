@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from dasp import Gaussian, ProbabilisticNetwork, propagate
+from dasp import Gaussian, ProbabilisticNetwork, UnsupportedOperation, propagate, rule
 from dasp.propagation import network as network_module
+from dasp.propagation.rules import RULES
 
 
 def small() -> nn.Sequential:
@@ -48,7 +49,7 @@ def test_both_ways_are_the_same_and_trace_once(traces, rank):
         ours, theirs = network(mean, variance), propagate(model, mean, variance, rank=rank)
         torch.testing.assert_close(ours.mean, theirs.mean)
         torch.testing.assert_close(ours.total_variance, theirs.total_variance)
-    assert len(traces) == 2  # one for the network, one for all calls of propagate
+    assert len(traces) == 1
 
 
 def test_a_linear_network_is_exact():
@@ -130,6 +131,35 @@ def test_what_cannot_be_propagated_is_refused():
         propagate(model, mean, variance[:1])
     with pytest.raises(ValueError, match="rank"):
         ProbabilisticNetwork(model, rank=-1)
-    model.train()
     with pytest.raises(ValueError, match="training mode"):
+        propagate(nn.Sequential(model, nn.Dropout()).train(), mean, variance)
+
+
+@torch.library.custom_op("dasp_tests::thrice", mutates_args=())
+def thrice(x: torch.Tensor) -> torch.Tensor:
+    return 3 * x
+
+
+@thrice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Thrice(nn.Module):
+    def forward(self, x):
+        return thrice(x)
+
+
+def test_a_rule_that_is_registered_later_is_seen():
+    model, (mean, variance) = Thrice().eval(), rows()
+    op = torch.ops.dasp_tests.thrice.default
+    with pytest.raises(UnsupportedOperation) as caught:
         propagate(model, mean, variance)
+    assert [operation.name for operation in caught.value.operations] == ["dasp_tests.thrice.default"]
+    assert "return thrice(x)" in caught.value.operations[0].where
+    try:
+        for scale in (3, 5):  # and so is another one in its place
+            rule(op)(lambda x, scale=scale: Gaussian(scale * x.mean, scale**2 * x.variance))
+            torch.testing.assert_close(propagate(model, mean, variance).mean, scale * mean)
+    finally:
+        RULES.pop(op, None)

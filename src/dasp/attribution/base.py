@@ -55,12 +55,11 @@ class PropagatedAttribution(PlayerMethod):
     def __init__(self, model: nn.Module | ExportedProgram) -> None:
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
-        self._graphs = KeptGraphs(pool_first=self._pool_first)
 
     def trace(self, game: Game) -> fx.GraphModule:
         """The model's graph for inputs like the game's."""
         checked_model(self.model)
-        return self._graphs.traced(self.model, (*game.on, *game.extra))
+        return KeptGraphs.of(self.model).traced(self.model, (*game.on, *game.extra), pool_first=self._pool_first)
 
     def lift(self, game: Game) -> Lifted:
         """The model lifted for the game's players; raises what says why it cannot be."""
@@ -68,7 +67,7 @@ class PropagatedAttribution(PlayerMethod):
         first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
         arguments = (*first.toggled(), *first.extra)
-        return self._graphs.lifted(self.model, (*game.on, *game.extra), arguments, game.count, players)
+        return KeptGraphs.of(self.model).lifted(self.model, (*game.on, *game.extra), arguments, game.count, players)
 
     def _check_differentiable(self) -> None:
         """Refuse to work where derivatives cannot be had."""

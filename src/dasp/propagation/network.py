@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,48 +23,57 @@ Model = nn.Module | ExportedProgram
 
 
 class KeptGraphs:
-    """The graph of a model and its lifted form, kept until the model, the shapes of its inputs or the players change.
-    The graphs share the model's weights, which may be trained meanwhile. Copies begin empty."""
+    """The graphs of a model and their lifted forms: the last few of each, by the shapes of inputs and by players, as
+    long as the model's modules stay what they are. They share the model's weights, which may be trained meanwhile."""
 
-    def __init__(self, *, pool_first: bool = True) -> None:
-        self.pool_first = pool_first
-        self._traced: tuple[Hashable, fx.GraphModule] | None = None
-        self._lifted: tuple[Hashable, Lifted] | None = None
+    def __init__(self) -> None:
+        self._traced: dict[Hashable, fx.GraphModule] = {}
+        self._lifted: dict[Hashable, Lifted] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _empty, (self.pool_first,)
+    @staticmethod
+    def of(model: Model) -> KeptGraphs:
+        """Those of a model, which are shared by all that propagate through it, and forgotten with it."""
+        with _LOCK:
+            return _KEPT.setdefault(model, KeptGraphs())
 
-    def traced(self, model: Model, example: tuple[Any, ...]) -> fx.GraphModule:
+    def traced(self, model: Model, example: tuple[Any, ...], *, pool_first: bool = True) -> fx.GraphModule:
         """The graph of a model for inputs like those of the example."""
-        signature = (_structure(model), _shapes(example))
-        if self._traced is None or self._traced[0] != signature:
-            self._traced = signature, trace(model, example, RULES, pool_first=self.pool_first)
-            self._lifted = None
-        return self._traced[1]
+        key = (_structure(model), _shapes(example), pool_first)
+        return _kept(self._traced, key, lambda: trace(model, example, RULES, pool_first=pool_first))
 
     def lifted(
         self, model: Model, example: tuple[Any, ...], arguments: tuple[Any, ...], count: int, players: Hashable
     ) -> Lifted:
         """The graph lifted for arguments (see `lift`); `players` are whatever that depends on beside shapes."""
-        graph = self.traced(model, example)
-        if self._lifted is None or self._lifted[0] != players:
-            self._lifted = players, lift(graph, arguments, count)
-        return self._lifted[1]
+        key = (_structure(model), _shapes(example), count, players)
+        return _kept(self._lifted, key, lambda: lift(self.traced(model, example), arguments, count))
 
 
-def _empty(pool_first: bool) -> KeptGraphs:
-    return KeptGraphs(pool_first=pool_first)
+_MOST_KEPT = 4
+
+
+def _kept(things: dict[Hashable, Any], key: Hashable, make: Callable[[], Any]) -> Any:
+    """What is kept by a key, or is made now, in place of what was made first if there are too many."""
+    if key not in things:
+        made = make()
+        with _LOCK:
+            while len(things) >= _MOST_KEPT:
+                del things[next(iter(things))]
+            things[key] = made
+        return made
+    return things[key]
 
 
 _PLAIN = (bool, int, float, str, tuple, torch.dtype, torch.device, type(None))
 
 
 def _structure(model: Model) -> Hashable:
-    """What a graph depends on beside the values of weights: which tensors they are, and how the modules are set."""
+    """What a graph depends on beside the values of weights: which tensors they are, how modules are set, and rules."""
+    rules = tuple(map(id, RULES.values()))  # users register their own
     if isinstance(model, ExportedProgram):
-        return id(model)
+        return id(model), rules
     settings = tuple((type(module), *_settings(module)) for module in model.modules())
-    return settings, tuple(id(x) for x in (*model.parameters(), *model.buffers()))
+    return settings, tuple(id(x) for x in (*model.parameters(), *model.buffers())), rules
 
 
 def _settings(module: nn.Module) -> list[Hashable]:
@@ -92,7 +101,7 @@ def _shape(x: Any, rows: int) -> Hashable:
 class ProbabilisticNetwork:
     """A model as a function from Gaussians to Gaussians: the paper's lightweight probabilistic network.
 
-    It is traced when it is first called, and again only if shapes or the model's modules change; after that a call
+    The model is traced when this is first called, and again only if shapes or its modules change; after that a call
     costs a propagated pass. It shares the model's weights, and is differentiable in its inputs and in them.
 
     Args:
@@ -109,12 +118,11 @@ class ProbabilisticNetwork:
     def __init__(self, model: Model, *, rank: Rank = 0) -> None:
         column_count(rank, 1)
         self.model, self.rank = checked_model(model), rank
-        self._graphs = KeptGraphs()
 
     def __call__(self, mean: Tensor | Gaussian, variance: Tensor | None = None) -> Gaussian:
         """The distribution of the output for independent Gaussian inputs, given by tensors of mean and variance with a
         row per sample, or for the inputs that a `Gaussian` describes."""
-        return _propagated(self._graphs, self.model, _random(mean, variance, self.rank))
+        return _propagated(self.model, _random(mean, variance, self.rank))
 
 
 def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = None, *, rank: Rank = 0) -> Gaussian:
@@ -125,20 +133,17 @@ def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = N
     >>> propagate(model, torch.zeros(5, 2), torch.ones(5, 2)).mean.shape
     torch.Size([5, 1])
     """
-    checked_model(model)
-    with _LOCK:
-        graphs = _KEPT.setdefault(model, KeptGraphs())
-    return _propagated(graphs, model, _random(mean, variance, rank))
+    return _propagated(model, _random(mean, variance, rank))
 
 
 _KEPT: WeakKeyDictionary[Model, KeptGraphs] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
-def _propagated(graphs: KeptGraphs, model: Model, value: Gaussian) -> Gaussian:
+def _propagated(model: Model, value: Gaussian) -> Gaussian:
     checked_model(model)
     example = (value.mean.detach(),)
-    return graphs.lifted(model, example, (value,), value.mean[0].numel(), value.rank > 0)(value)
+    return KeptGraphs.of(model).lifted(model, example, (value,), value.mean[0].numel(), value.rank > 0)(value)
 
 
 def _random(mean: Tensor | Gaussian, variance: Tensor | None, rank: Rank) -> Gaussian:
