@@ -55,7 +55,7 @@ _FAMILIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         GREEN,
         [
             ("Integrated Gradients", "captum Integrated Gradients"), ("Gradient×Input",), ("Saliency",),
-            ("shap GradientExplainer",),
+            ("shap GradientExplainer",), ("Gradients at coalitions",),
         ],
     ),
     "Rules": (
