@@ -119,6 +119,23 @@ def test_the_root_of_what_is_left_over_has_a_slope(dtype: torch.dtype, side: int
         assert bool((root[(left > 0) & (mean.abs() > 9)].abs() < 1e-6).all())
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_written_out_for_the_compiler(dtype: torch.dtype, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moments that are fused by hand are those that torch.compile is given, at a tie (mean 0) too."""
+    found = []
+    for compiling in (False, True):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
+        mean = torch.linspace(-14, 14, 2001, dtype=dtype).requires_grad_()
+        mean.data[1000] = 0
+        variance = torch.full_like(mean, 0.9).requires_grad_()
+        moments = rectified_moments(mean, variance, whole=whole)
+        gradients = [torch.autograd.grad(x.sum(), (mean, variance), retain_graph=True) for x in moments]
+        found.append([*moments, *(g for pair in gradients for g in pair)])
+    for by_hand, written_out in zip(*found, strict=True):
+        torch.testing.assert_close(by_hand, written_out, rtol=1e-4, atol=10 * torch.finfo(dtype).eps)
+
+
 def tied(dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
     """Mean, variance and factors of six pairs: tied for all that is shared, in one of both, or nearly."""
     mean = torch.tensor([[0.3] * 6, [0.3, 0.3, 0.5, 0.3 + 1e-3, 0.3, 0.3]], dtype=dtype)

@@ -144,9 +144,8 @@ def rectified_moments(mean: Tensor, variance: Tensor, *, whole: bool = False) ->
     """Mean, slope and residual of ReLU at N(mean, variance); with `whole`, its variance in place of the residual."""
     if torch.compiler.is_compiling():  # which fuses what is written out
         a, deviation = standardized(mean, variance)
-        far, pdf = a.abs(), density(a)
+        far, pdf, slope = a.abs(), density(a), distribution(a)  # the slope not from |a|, which has none at 0
         tail = distribution(-far)
-        slope = torch.where(a > 0, 1 - tail, tail)
         share = nonnegative(tail * (1 - tail) * (1 + a * a) - pdf * pdf - far * pdf * (1 - 2 * tail))
         share = share + slope * slope if whole else share
         return mean * slope + deviation * pdf, slope, share * variance
