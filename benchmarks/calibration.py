@@ -32,11 +32,12 @@ from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian.bayesian_shapley import _covariances
 from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.pairs import Pairs
-from dasp.attribution.bayesian.posterior import posterior
+from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import trust
 from dasp.attribution.bayesian.regression import Regression
 from dasp.games.arguments import Arguments
 from dasp.games.evaluator import Evaluator
+from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.paper.store import Store, checksum
 from zoo import CASES, Case
@@ -136,10 +137,10 @@ def _prior(name: str, model: nn.Module, request: Request) -> Any:
         return str(error).split("\n", 1)[0]
 
 
-def trusted(name: str) -> Any:
+def trusted(name: str, game: Game) -> Trust:
     """The trust that BayesianShapley has in a prior."""
     stand_in = nn.Linear(1, 1).eval()
-    return trust(None if name == NONE else PRIORS[name](stand_in) if name in PRIORS else torch.zeros(1))
+    return trust(None if name == NONE else PRIORS[name](stand_in) if name in PRIORS else torch.zeros(1), game)
 
 
 def estimate(regression: Regression, seed: int, several: list[Played], name: str) -> tuple[Tensor, Tensor]:
@@ -147,11 +148,12 @@ def estimate(regression: Regression, seed: int, several: list[Played], name: str
     y = torch.cat([played.worth(_design(regression.pairs.players, seed), seed) for played in several], 1)
     y, total = y[: len(regression.pairs)], torch.cat([played.total for played in several])
     covariances: list[Covariance] = []
+    game = several[0].request.games[0]
     prior = torch.zeros(len(total), regression.pairs.players, dtype=torch.float64)
     if name != NONE:
         prior = torch.cat([played.priors[name] for played in several], 1).T
-        covariances = _covariances(prior, several[0].request.games[0])
-    mean, deviation = posterior(regression, y, total, prior, covariances, trusted(name))
+        covariances = _covariances(prior, game)
+    mean, deviation = posterior(regression, y, total, prior, covariances, trusted(name, game))
     return mean.T, deviation.T
 
 
@@ -169,8 +171,9 @@ def study(zoo: list[Played]) -> dict[tuple[str, str, int], dict[str, float]]:
     cells: dict[tuple[str, str, int], list[dict[str, Tensor]]] = defaultdict(list)
     alike: dict[Any, list[Played]] = defaultdict(list)
     for played in zoo:
-        alike[played.request.players, played.request.games[0].coordinates is None].append(played)
-    for (players, _), group in alike.items():
+        game = played.request.games[0]
+        alike[game.count, game.coordinates is None, trusted("GradientDASP auto", game)].append(played)
+    for (players, *_), group in alike.items():
         for seed in SEEDS if players <= 64 else SEEDS[:1]:
             design = _design(players, seed)
             for budget in BUDGETS:

@@ -118,8 +118,10 @@ def dense_posterior(pairs, y, total, prior, covariances, trust):
     for covariance in covariances:
         root = covariance.scale[0].sqrt()
         t = torch.diag(root**2) if covariance.correlation is None else root[:, None] * covariance.correlation * root
+        common = torch.outer(t @ ones, t @ ones) / t.sum()
         start = prior + t @ ones * (total - prior.sum()) / t.sum()
-        t = t - torch.outer(t @ ones, t @ ones) / t.sum()
+        before = None if trust.gap is None else t + (trust.gap - 1) * common
+        t = t - common
         for strength in regression._STRENGTHS:
             v = torch.diag(noise * unit) + strength * unit * kernel(pairs)
             inverse = torch.linalg.inv(v)
@@ -134,11 +136,23 @@ def dense_posterior(pairs, y, total, prior, covariances, trust):
                 precision = inverse - inverse @ means @ torch.linalg.inv(inner) @ means.T @ inverse
                 residual = y - z @ start
                 freedom = m - means.shape[1]
+                cross = a * t @ z.T + (pairs.weights * noise * unit)[:, None].T * z.T
+                centre, covariance_before = start, a * t
+                if before is not None:  # Σβ is observed like all else, without noise
+                    centre, covariance_before, freedom = prior, a * before, freedom + 1
+                    seen = torch.cat([z, ones[None]])
+                    c = seen @ covariance_before @ seen.T + torch.block_diag(v, torch.zeros(1, 1))
+                    inverse = torch.linalg.inv(c)
+                    padded = torch.cat([means, torch.zeros(1, means.shape[1])])
+                    inner = padded.T @ inverse @ padded
+                    precision = inverse - inverse @ padded @ torch.linalg.inv(inner) @ padded.T @ inverse
+                    residual = torch.cat([y - z @ prior, (total - prior.sum())[None]])
+                    of_white = torch.cat([(pairs.weights * noise * unit)[:, None] * z, torch.zeros(1, n)])
+                    cross = covariance_before @ seen.T + of_white.T
                 square = residual @ precision @ residual
                 logs.append(log_density - (torch.logdet(c) + torch.logdet(inner) + freedom * square.log()) / 2)
-                cross = a * t @ z.T + (pairs.weights * noise * unit)[:, None].T * z.T
-                centres.append(start + cross @ precision @ residual)
-                variance = a * t.diagonal() + white - (cross @ precision * cross).sum(1)
+                centres.append(centre + cross @ precision @ residual)
+                variance = covariance_before.diagonal() + white - (cross @ precision * cross).sum(1)
                 variances.append(variance * square / (freedom - 2))
     weights = torch.stack(logs).softmax(0)[:, None]
     mean = (weights * torch.stack(centres)).sum(0)
@@ -150,7 +164,8 @@ def dense_posterior(pairs, y, total, prior, covariances, trust):
     [(40, 20), (40, 60), (40, 120), (7, 30), (7, 55), (8, 120)],
     ids=["fewer than players", "fewer than features", "more", "cubic", "cubic, more", "cubic, nearly all"],
 )
-def test_posterior_is_gaussian_conditioning(players, number, monkeypatch):
+@pytest.mark.parametrize("gap", [None, 4.0])
+def test_posterior_is_gaussian_conditioning(players, number, gap, monkeypatch):
     monkeypatch.setattr(posterior_module, "_NEGLIGIBLE", -1.0)  # no component is left out
     monkeypatch.setattr(posterior_module, "_SIGNAL", torch.logspace(-3, 3, 7, dtype=torch.float64))
     torch.manual_seed(players)
@@ -160,7 +175,7 @@ def test_posterior_is_gaussian_conditioning(players, number, monkeypatch):
     places = torch.arange(players)[:, None].double()
     near = torch.exp(-torch.cdist(places, places))
     covariances = [Covariance.flat(players), Covariance(scale), Covariance(scale, near)]
-    trust = Trust(0.1, 2)
+    trust = Trust(0.1, 2, gap)
     mean, deviation = posterior(Regression.on(pairs), y, total, prior, covariances[1:], trust)
     for i in range(3):
         own = [covariance.of(slice(i, i + 1)) for covariance in covariances]

@@ -41,12 +41,14 @@ class Directions:
     white: Tensor  # and with the white part of R (ckp)
     before: Tensor  # the diagonal of T, given Σβ (cp)
     share: Tensor  # which part of a change of Σβ each player has (cp)
+    total: Tensor  # the variance of Σβ/√a before it was given, 1ᵀT1 (c1)
 
     @staticmethod
     def orthogonal(matrix: Tensor, white: Tensor) -> Directions:
         """Directions of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
         share = torch.full((1, matrix.shape[1]), 1 / matrix.shape[1], dtype=matrix.dtype)
-        return Directions(matrix.square().sum(1)[None], None, matrix[None], white[None], 1 - share, share)
+        values, total = matrix.square().sum(1)[None], 1 / share[:, :1]
+        return Directions(values, None, matrix[None], white[None], 1 - share, share, total)
 
     @staticmethod
     def of(matrix: Tensor, white: Tensor, covariance: Covariance) -> Directions:
@@ -56,11 +58,12 @@ class Directions:
         if covariance.correlation is not None:
             smooth, ones = smooth @ covariance.correlation, ones @ covariance.correlation
         smooth, ones = smooth * root[:, None], ones * root  # AT and T1
-        share = ones / ones.sum(1, keepdim=True)
+        total = ones.sum(1, keepdim=True)
+        share = ones / total
         smooth = smooth - smooth.sum(2, keepdim=True) * share[:, None]
         values, vectors = torch.linalg.eigh(smooth @ matrix.T)
         before = covariance.scale - ones * share
-        return Directions(values.clamp(min=0), vectors, vectors.mT @ smooth, vectors.mT @ white, before, share)
+        return Directions(values.clamp(min=0), vectors, vectors.mT @ smooth, vectors.mT @ white, before, share, total)
 
     def along(self, residual: Tensor) -> Tensor:
         """Observations (columns, observations) in these directions."""

@@ -16,6 +16,14 @@ regression with the weights of the Shapley kernel.
 
 a (how good the prior is), b and the form of T are averaged over with their posterior probabilities, and σ² is
 integrated out (restricted likelihood): a point estimate of a is overconfident with few evaluations.
+
+With far fewer pairs than players a is hardly seen in the data: z of different pairs are nearly orthogonal, so that
+errors of the prior look like noise, and error bars rest on what was thought of a before (`Trust`). What else tells of
+it is the completeness gap Δ − ΣR₀ of a prior that is not made to have none: with errors that all players share,
+
+    R₀ − β ~ N(0, aσ²(T + (κ−1) T11ᵀT/1ᵀT1)),      Δ − ΣR₀ ~ N(0, κaσ² 1ᵀT1)
+
+and the first, given Σβ = Δ, does not depend on κ: the gap is one observation more, of a and σ² alone.
 """
 
 from __future__ import annotations
@@ -43,6 +51,7 @@ class Trust:
 
     centre: float
     spread: float
+    gap: float | None = None  # κ; None if the completeness gap says nothing, as of priors that are made to have none
 
     def log_density(self) -> Tensor:
         """Evaluate it over the grid of signal-to-noise ratios."""
@@ -130,18 +139,23 @@ def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Te
     """Average over a: in these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
     design, values = summary.design, directions.values
     additive, white = directions.additive, directions.white
-    start = prior + directions.share * (total - prior.sum(1))[:, None]
+    gap = (total - prior.sum(1))[:, None]
+    start = prior + directions.share * gap
     residual = directions.along(summary.values.T - start @ design.matrix.T)  # ck
     a = _SIGNAL * design.freedom / values.sum(1, keepdim=True)  # ca
     shrink = 1 / (1 + a[..., None] * values[:, None])  # cak
     squares = summary.rest[:, None] + (shrink * residual[:, None].square()).sum(2)
+    log_determinant, freedom = design.log_determinant - shrink.log().sum(2), design.freedom
+    if trust.gap is not None:
+        expected = trust.gap * a * directions.total
+        squares, log_determinant, freedom = squares + gap**2 / expected, log_determinant + expected.log(), freedom + 1
     squares = squares.clamp(min=torch.finfo(squares.dtype).tiny)
-    logs = (shrink.log().sum(2) - design.log_determinant - design.freedom * squares.log()) / 2 + trust.log_density()
+    logs = trust.log_density() - (log_determinant + freedom * squares.log()) / 2
 
     weighted = shrink * residual[:, None]
     means = (start + summary.shift)[:, None] + a[..., None] * (weighted @ additive) + weighted @ white
     explained = a[..., None] ** 2 * (shrink @ additive**2) + 2 * a[..., None] * (shrink @ (additive * white))
     # of the white part, `unknown` has the reduction for a = 0 already
     variances = a[..., None] * directions.before[:, None] - explained + design.unknown + (1 - shrink) @ white**2
-    variances = variances * (squares / (design.freedom - 2))[..., None]
+    variances = variances * (squares / (freedom - 2))[..., None]
     return _Mixture._over(means, variances, logs)

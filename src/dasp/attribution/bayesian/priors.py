@@ -12,6 +12,7 @@ from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian.posterior import Trust
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient import GradientDASP
+from dasp.games.game import Game
 from dasp.games.request import Request
 
 __all__ = ["Prior", "prior_values", "trust"]
@@ -19,17 +20,36 @@ __all__ = ["Prior", "prior_values", "trust"]
 Prior: TypeAlias = Attribution | Tensor | tuple[Tensor, ...] | None
 
 
-def trust(prior: Prior) -> Trust:
-    """How far a prior is off, as signal to noise; from networks and rows other than the benchmark's. There it was 0.005
-    to 0.01 for DASP of full rank, 0.01 to 0.06 for GradientDASP with factors, 0.1 to 0.3 without. Numbers of unknown
-    origin are trusted like the last. Of a flat prior nothing is known: the signal is everything."""
+_FINE = 3  # entries of a player, at most: a pixel's colours
+_ENTRIES_OF_DASP = {True: Trust(0.05, 0.8), False: Trust(0.4, 0.6)}  # by whether correlations are kept
+_GROUPS_OF_DASP = {True: Trust(0.25, 1.2), False: Trust(1, 0.8)}
+
+
+def trust(prior: Prior, game: Game | None = None) -> Trust:
+    """How far a prior is off, as signal to noise, measured on the development networks of benchmarks/calibration.py:
+
+        DASP of full rank                    0.01 to 0.03 for single entries, 0.01 to 1.4 for groups and tokens
+        DASP and GradientDASP with factors   0.03 to 0.15                     0.05 to 1.8
+        without                              0.2 to 1.2                       0.2 to 3.3
+        integrated gradients                 1 to 11
+
+    Units that see few of large players, as in a convolution over blocks, are not Gaussian. DASP's completeness gap has
+    twice the size that independent errors would give it, and tells the good cases from the bad; GradientDASP's is
+    that of its quadrature only. Numbers of unknown origin are trusted like integrated gradients. Of a flat prior
+    nothing is known: the signal is everything."""
     if prior is None:
         return Trust(10, 2)
     if isinstance(prior, DASP) and prior.rank == "full":
-        return Trust(0.012, 0.8)
-    if isinstance(prior, (DASP, GradientDASP)) and prior.rank != 0:
-        return Trust(0.02, 1.0)
-    return Trust(0.05, 1.2)
+        return Trust(0.02, 1, gap=4)
+    if isinstance(prior, (DASP, GradientDASP)):
+        return (_GROUPS_OF_DASP if game is not None and _coarse(game) else _ENTRIES_OF_DASP)[prior.rank != 0]
+    return Trust(2, 1)
+
+
+def _coarse(game: Game) -> bool:
+    """Whether players are groups of many entries, or tokens."""
+    entries = sum(int((mask >= 0).sum()) for mask in game.masks)
+    return entries > _FINE * game.count or not all(x.is_floating_point() for x in game.on)
 
 
 def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | None:
