@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from dasp.evaluation import Problem, Result, rmse, spearman
-from dasp.paper.claims import BACKPROPAGATION, SAMPLING, claims, others_on_front, standings
+from dasp.paper.claims import BACKPROPAGATION, SAMPLING, claims
 from dasp.paper.dna import DNA
 from dasp.paper.experiment import Data, Size
 from dasp.paper.mnist import MNIST
 from dasp.paper.outcome import Outcome
 from dasp.paper.parkinsons import Parkinsons
+from dasp.paper.standings import others_on_front, standings
 
 TRUTH = torch.linspace(0, 1e-9, 18, dtype=torch.float64).expand(2, 18)  # ranks, and next to nothing else
 

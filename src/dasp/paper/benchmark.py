@@ -26,13 +26,13 @@ from threadpoolctl import threadpool_limits
 
 from dasp.evaluation import Result
 from dasp.methods import METHODS
-from dasp.paper.claims import OURS, Standing, others_on_front, standings
 from dasp.paper.experiment import SizeName
 from dasp.paper.outcome import Outcome, measured, prepared
 from dasp.paper.peers import PEERS
 from dasp.paper.progress import Stages
 from dasp.paper.report import save
 from dasp.paper.reproduce import selected
+from dasp.paper.standings import OURS, Standing, others_on_front, standings
 from dasp.paper.store import Store, write
 from dasp.plots.comparison import pareto
 

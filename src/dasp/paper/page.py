@@ -12,9 +12,10 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import dasp
-from dasp.paper.claims import OURS, claims, headline, others_on_front, standings
+from dasp.paper.claims import claims, headline
 from dasp.paper.experiment import SizeName
 from dasp.paper.outcome import Outcome
+from dasp.paper.standings import OURS, others_on_front, standings
 
 __all__ = ["Picture", "RunStatus", "Section", "page"]
 

@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.values import Contributions
 
 __all__ = ["Rank", "SizedCoalitions", "bernoulli", "column_count", "sketch", "spaced_sizes"]
@@ -87,7 +87,7 @@ def _with_variance(mean: Tensor, columns: Tensor, variance: Tensor, dim: int = 0
     excessive = shared > variance
     shrink = torch.where(excessive, variance / torch.where(excessive, shared, 1), 1)
     scale = torch.where(shrink > 0, torch.where(shrink > 0, shrink, 1).sqrt(), 0)
-    return Gaussian(mean, (variance - shared).clamp(min=0), columns * scale.unsqueeze(dim))
+    return Gaussian(mean, nonnegative(variance - shared), columns * scale.unsqueeze(dim))
 
 
 @dataclass(frozen=True)
