@@ -45,8 +45,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod
-from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle import Active

@@ -23,7 +23,6 @@ from tqdm.auto import tqdm
 from dasp.attribution.base import Estimate, PropagatedAttribution, rows_at_once
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.game import Game
-from dasp.games.idle import silenced
 from dasp.games.request import Request
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
@@ -105,7 +104,7 @@ class DASP(PropagatedAttribution):
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
             for game, select, k in zip(each.games, each.selections, sizes, strict=True):
                 values.append(self._values(game, select, k, internal_batch_size, progress))
-        return Estimate(silenced(request, request.averaged(values)))
+        return Estimate(request.silenced(request.averaged(values)))
 
     def _values(
         self, game: Game, select: Selection, sizes: list[float], internal_batch_size: int | None, progress: Any

@@ -12,15 +12,9 @@ from dasp.attribution.base import Estimate
 from dasp.games.idle import Active
 from dasp.games.request import yardstick
 
-__all__ = ["Refined", "check_tolerance", "collected", "refined", "stages", "warn_of_missed"]
+__all__ = ["Refined", "collected", "refined", "stages", "warn_of_missed"]
 
 Refined = tuple[Tensor, Tensor, int]  # means, standard deviations (players, rows, *selected), rows that missed
-
-
-def check_tolerance(tolerance: float | None) -> None:
-    """Refuse what cannot be reached."""
-    if tolerance is not None and not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, not {tolerance}")
 
 
 def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dasp.games.game import Game
 
-__all__ = ["Arguments", "Baselines", "Target", "Tensors", "check_positive", "games"]
+__all__ = ["Arguments", "Baselines", "Target", "Tensors", "check_positive", "check_tolerance", "games"]
 
 Tensors = Tensor | tuple[Tensor, ...]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...]
@@ -22,6 +22,12 @@ def check_positive(**options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Refuse what cannot be reached."""
+    if tolerance is not None and not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, not {tolerance}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dasp.games.evaluator import rows_per_evaluation
 from dasp.games.request import Request
 
 __all__ = ["clustered", "k_means"]
@@ -38,7 +37,7 @@ def clustered(request: Request, clusters: int) -> Request:
             for each in parts
         )
         games.append(replace(game, baselines=baselines, shares=shares))
-        empties.append(games[-1].empties(request.function, rows_per_evaluation(game)))
+        empties.append(games[-1].empties(request.function, game.rows_at_once))
     selected = torch.cat([select(x) for select, x in zip(request.selections, empties, strict=True)], 1)
     return replace(request, games=games, empties=selected)
 

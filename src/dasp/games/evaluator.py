@@ -12,9 +12,7 @@ from torch import Tensor
 from dasp.games.game import Game
 from dasp.games.target import Selection
 
-__all__ = ["Evaluator", "rows_per_evaluation"]
-
-_MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+__all__ = ["Evaluator"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,3 @@ class Evaluator:
         outputs = self.select(self.game.evaluate(self.function, every_row)).cpu().double()
         self.progress.update(len(members) * self.game.rows)
         return outputs
-
-
-def rows_per_evaluation(game: Game) -> int:
-    """How many rows to evaluate at once, unless the user says so."""
-    return max(1, min(_MOST_ROWS, _MOST_ENTRIES // sum(mask.numel() for mask in game.masks)))

@@ -15,6 +15,8 @@ from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game"]
 
+_MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+
 
 @dataclass(frozen=True)
 class Game:
@@ -51,6 +53,21 @@ class Game:
     def device(self) -> torch.device:
         """The device of the inputs."""
         return self.on[0].device
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows to evaluate at once, unless the user says so."""
+        return max(1, min(_MOST_ROWS, _MOST_ENTRIES // sum(mask.numel() for mask in self.masks)))
+
+    @cached_property
+    def busy(self) -> Tensor:
+        """Which players of each row are not idle, (rows, players): their entries differ from some baseline."""
+        busy = torch.zeros(self.rows, self.count, dtype=torch.bool, device=self.device)
+        for off in self.baselines:
+            for on, absent, mask in zip(self.on, off, self.masks, strict=True):
+                differs = (on != absent).reshape(self.rows, -1).long()
+                busy |= torch.zeros_like(busy, dtype=torch.long).index_add_(1, mask.flatten(), differs) > 0
+        return busy
 
     @cached_property
     def coordinates(self) -> Tensor | None:

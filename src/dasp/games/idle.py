@@ -14,28 +14,9 @@ from torch import Tensor
 from dasp.games.game import Game
 from dasp.games.request import Request
 
-__all__ = ["Active", "busy_players", "silenced"]
+__all__ = ["Active"]
 
 _NOBODY = -1  # whose entries are the same on and off
-
-
-def busy_players(game: Game) -> Tensor:
-    """Which players of each row are not idle, (rows, players)."""
-    busy = torch.zeros(game.rows, game.count, dtype=torch.bool, device=game.device)
-    for off in game.baselines:
-        for on, absent, mask in zip(game.on, off, game.masks, strict=True):
-            differs = (on != absent).reshape(game.rows, -1)
-            busy |= torch.zeros_like(busy, dtype=torch.long).index_add_(1, mask.flatten(), differs.long()) > 0
-    return busy
-
-
-def silenced(request: Request, values: list[Tensor]) -> list[Tensor]:
-    """Values (players, rows, *selected) with those of idle players exactly 0, where a method gives them rounding."""
-    result = []
-    for game, v in zip(request.games, values, strict=True):
-        busy = busy_players(game).T
-        result.append(torch.where(busy.view(*busy.shape, *[1] * (v.dim() - 2)).to(v.device), v, 0))
-    return result
 
 
 @dataclass(frozen=True)
@@ -82,7 +63,7 @@ class Active:
         result = []
         for rows, game, _ in self.whole.parts():
             total = torch.zeros_like(self.whole.total[rows]) if deviations else self.whole.total[rows]
-            busy = busy_players(game).T
+            busy = game.busy.T
             alone = busy & (busy.sum(0) == 1)
             shape = (*alone.shape, *[1] * (total.dim() - 1))
             result.append(alone.view(shape) * total.to(game.dtype))
@@ -94,7 +75,7 @@ class Active:
 
 
 def _parts(place: int, game: Game) -> list[_Part]:
-    patterns, which = torch.unique(busy_players(game), dim=0, return_inverse=True)
+    patterns, which = torch.unique(game.busy, dim=0, return_inverse=True)
     return [_Part(place, (which == i).nonzero()[:, 0], pattern.nonzero()[:, 0]) for i, pattern in enumerate(patterns)]
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dasp.games.arguments import Arguments, Tensors, games
-from dasp.games.checks import check_function
-from dasp.games.evaluator import Evaluator, rows_per_evaluation
+from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.target import Selection
+from dasp.propagation.tracing import check_evaluation_mode
 
 __all__ = ["Request", "yardstick"]
 
@@ -36,8 +36,8 @@ class Request:
     def of(function: Callable[..., Tensor], arguments: Arguments, *, at_once: int | None = None) -> Request:
         """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once."""
         parts = games(arguments)
-        check_function(function, parts[0], at_once or rows_per_evaluation(parts[0]))
-        ends = [game.ends(function, at_once or rows_per_evaluation(game)) for game in parts]
+        _check_function(function, parts[0], at_once or parts[0].rows_at_once)
+        ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
         selections, start = [], 0
@@ -78,7 +78,7 @@ class Request:
         for rows, game, select in self.parts():
             yield Evaluator(
                 self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
-                at_once or rows_per_evaluation(game), progress,
+                at_once or game.rows_at_once, progress,
             )  # fmt: skip
 
     def rows_of(self, part: Any) -> Request:
@@ -107,6 +107,11 @@ class Request:
         apart = [v.unflatten(1, (number, game.rows)) for v, game in zip(values, self.games, strict=True)]
         return [game.averaged(v.movedim(1, 0)) for v, game in zip(apart, self.games, strict=True)]
 
+    def silenced(self, values: list[Tensor]) -> list[Tensor]:
+        """Values with those of idle players exactly 0, where a method gives them rounding."""
+        idle = [~game.busy.T for game in self.games]
+        return [torch.where(i.view(*i.shape, *[1] * (v.dim() - 2)), 0, v) for i, v in zip(idle, values, strict=True)]
+
     def gaps(self, values: list[Tensor]) -> Tensor:
         """Σ values − (f(x) − f(baseline)), (rows, *selected)."""
         return torch.cat([v.sum(0) for v in values]) - self.total.to(values[0])
@@ -134,3 +139,40 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
     """What a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along dimension 0):
     a smaller difference is what contributions of both signs leave, and would ask for more than anyone wants."""
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
+
+
+def _check_function(function: Callable[..., Any], game: Game, at_once: int) -> None:
+    """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
+    batch. The first row's baseline is evaluated twice in one batch, and once beside another coalition."""
+    if isinstance(function, nn.Module):
+        check_evaluation_mode(function)
+    first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
+    half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
+    nobody = torch.zeros_like(half)
+    same = _outputs(function, first, (nobody, nobody), at_once)
+    if not _alike(same[0], same[1]):
+        raise ValueError(
+            "the model's outputs for the same input differ from one evaluation to the next (dropout that is always "
+            "on, or random numbers of its own): its Shapley values would be noise; make it deterministic"
+        )
+    if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0]):
+        raise ValueError(
+            "the model's output for a row depends on the rows beside it in the batch (a batch norm without running "
+            "statistics, or a sum, softmax or norm over dimension 0): every row must be computed by itself"
+        )
+
+
+@torch.no_grad()
+def _outputs(function: Callable[..., Any], row: Game, coalitions: tuple[Tensor, ...], at_once: int) -> Tensor:
+    """The outputs for coalitions of one row, in one batch if that is allowed."""
+    parts = torch.stack(coalitions)[:, None].split(at_once)
+    return torch.cat([row.evaluate(function, part) for part in parts])[:, 0]
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Equal up to rounding, which may depend on the place in a batch; what is not finite is another matter."""
+    if not bool(a.isfinite().all() and b.isfinite().all()):
+        return True
+    scale = float(torch.maximum(a.abs().max(), b.abs().max())) if a.numel() else 0.0
+    precision = torch.finfo(a.dtype).eps ** 0.5 if a.is_floating_point() else 0.0
+    return bool(((a - b).abs() <= 10 * precision * scale).all())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dasp.attribution.refinement import check_tolerance
 from dasp.errors import BadInput
-from dasp.games.arguments import check_positive
+from dasp.games.arguments import check_positive, check_tolerance
 from dasp.games.game import Game
 from dasp.methods.table import Method
 

@@ -18,9 +18,8 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
 from dasp.errors import UntraceableModel
-from dasp.propagation.modes import check_evaluation_mode
 
-__all__ = ["SHAPE_ONLY", "checked_model", "trace"]
+__all__ = ["SHAPE_ONLY", "check_evaluation_mode", "checked_model", "trace"]
 
 aten = torch.ops.aten
 SHAPE_ONLY = {  # ops whose result depends on the shape of their argument alone
@@ -172,6 +171,40 @@ def checked_model(model: Any) -> nn.Module | ExportedProgram:
         )
     check_evaluation_mode(model)
     return model
+
+
+_NORMS = (nn.modules.batchnorm._NormBase,)
+_DROPPING = (nn.modules.dropout._DropoutNd,)
+
+
+def mode_matters(module: nn.Module) -> bool:
+    """Whether a module by itself, without those inside of it, computes something else in training mode.
+
+    >>> [mode_matters(module) for module in (nn.ReLU(), nn.Dropout(0.5), nn.Dropout(0), nn.BatchNorm1d(2))]
+    [False, True, False, True]
+    """
+    if isinstance(module, _DROPPING):
+        return module.p > 0
+    if isinstance(module, _NORMS):
+        return module.track_running_stats
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0 and module.num_layers > 1
+    if isinstance(module, nn.MultiheadAttention):
+        return module.dropout > 0
+    if isinstance(module, nn.RReLU):
+        return True
+    if type(module).__module__.partition(".")[0] == "torch":
+        return False
+    code = getattr(type(module).forward, "__code__", None)
+    return code is None or "training" in code.co_names  # somebody's own module that asks for the mode
+
+
+def check_evaluation_mode(model: nn.Module) -> None:
+    """Refuse a model that would drop units out, or normalise by its batch and learn from it, while it is explained."""
+    training = [name or type(model).__name__ for name, module in model.named_modules()
+                if module.training and mode_matters(module)]  # fmt: skip
+    if training:
+        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
 
 
 def check_dynamic_batch(program: ExportedProgram) -> None:

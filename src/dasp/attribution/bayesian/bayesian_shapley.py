@@ -23,8 +23,8 @@ from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.bayesian.priors import Prior, prior_values, trust
 from dasp.attribution.bayesian.regression import Regression, Regressions
 from dasp.attribution.exact import exact_values
-from dasp.attribution.refinement import Refined, check_tolerance, collected, refined, stages, warn_of_missed
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
+from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle import Active

@@ -19,7 +19,6 @@ from dasp.attribution.deeplift.difference import Difference, Nonlinear
 from dasp.attribution.deeplift.walk import walk
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
-from dasp.games.idle import silenced
 from dasp.games.request import Request
 from dasp.games.target import Selection
 
@@ -75,7 +74,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         self._check_differentiable()
         each = request.beside_each_baseline()
         values = [self._values(game, select) for game, select in zip(each.games, each.selections, strict=True)]
-        return Estimate(silenced(request, request.averaged(values)))
+        return Estimate(request.silenced(request.averaged(values)))
 
     def _values(self, game: Game, select: Selection) -> Tensor:
         """The contributions of one game's players, (players, rows, *selected)."""

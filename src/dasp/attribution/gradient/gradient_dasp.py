@@ -29,7 +29,6 @@ from dasp.attribution.gradient.quadrature import Index, check_index, fejer, gaus
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.background import clustered
 from dasp.games.game import Game
-from dasp.games.idle import silenced
 from dasp.games.request import Request, yardstick
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, column_count
@@ -154,7 +153,7 @@ class GradientDASP(PropagatedAttribution):
                     places, weights = gauss(nodes or _OTHER_NODES, index)
                     values.append(_weighted(extension.slopes(places), weights))
         missed = _missed(each, values, tolerance, len(request.empties)) if adaptive else 0
-        return Estimate(silenced(request, request.averaged(values)), missed=missed)
+        return Estimate(request.silenced(request.averaged(values)), missed=missed)
 
     def interactions(
         self,

@@ -17,7 +17,6 @@ from captum.attr import Attribution
 from torch import Tensor
 
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, games
-from dasp.games.evaluator import rows_per_evaluation
 from dasp.games.game import Game
 from dasp.games.target import Selection
 
@@ -53,7 +52,7 @@ class Worth:
         with torch.no_grad():
             parts = [
                 chosen_output(self.row.evaluate(self.function, part.to(self.row.device))[:, 0], self.target)
-                for part in members.split(rows_per_evaluation(self.row))
+                for part in members.split(self.row.rows_at_once)
             ]
         return torch.cat(parts).cpu().double().numpy()
 
