@@ -1,7 +1,4 @@
-"""Modules by the names that they had before version 0.2: importing one gives the module by its present name.
-
-dasp.axioms → dasp.evaluation.axioms      dasp.explain → dasp.jobs      dasp.experiments → dasp.paper
-"""
+"""Modules by the names that they had before version 0.2: importing one gives the module by its present name."""
 
 from __future__ import annotations
 
@@ -15,7 +12,26 @@ from types import ModuleType
 
 __all__ = ["FORMER", "serve"]
 
-FORMER = {"dasp.axioms": "dasp.evaluation.axioms", "dasp.explain": "dasp.jobs", "dasp.experiments": "dasp.paper"}
+# A package stands behind those of its modules that have other names now.
+FORMER = {
+    "dasp.axioms": "dasp.evaluation.axioms",
+    "dasp.coalitions": "dasp.propagation.coalitions",
+    "dasp.gaussian": "dasp.propagation.gaussian",
+    "dasp.lifting": "dasp.propagation.lifting",
+    "dasp.metrics": "dasp.evaluation.metrics",
+    "dasp.rules": "dasp.propagation.rules",
+    "dasp.selection": "dasp.methods.choice",
+    "dasp.tracing": "dasp.propagation.tracing",
+    "dasp.explain.arrays": "dasp.jobs.reading.arrays",
+    "dasp.explain.data": "dasp.jobs.reading.chunks",
+    "dasp.explain.job": "dasp.jobs.identity",
+    "dasp.explain.players": "dasp.jobs.groups",
+    "dasp.explain.tables": "dasp.jobs.reading.tables",
+    "dasp.explain": "dasp.jobs",
+    "dasp.experiments.comparison": "dasp.paper.outcome",
+    "dasp.experiments.gaussianity": "dasp.evaluation.moments",
+    "dasp.experiments": "dasp.paper",
+}
 
 
 class _Former(MetaPathFinder, Loader):

@@ -48,6 +48,13 @@ class Softmax(nn.Module):
         return self.inner(x).cumsum(1).sort(1).values
 
 
+class Sorted(nn.Module):
+    """The same for any number of players."""
+
+    def forward(self, x):
+        return x.cumsum(1).sort(1).values[:, 1:3].sum(1)
+
+
 class Branching(nn.Module):
     def forward(self, x):
         return x.sum(1) if x.sum() > 0 else x.prod(1)
@@ -108,7 +115,7 @@ class OneByOne(nn.Module):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Softmax(16).eval(), r"aten.sort"),
+        (Sorted().eval(), r"aten.sort"),
         (Branching().eval(), "cannot be exported"),
         (lambda x: x.sum(1), "it is a function"),
         (OneByOne().eval(), "exactly 2 row(s)"),
@@ -117,10 +124,13 @@ class OneByOne(nn.Module):
 )
 def test_models_that_cannot_be_propagated_are_evaluated(model, reason, caplog):
     explainer = Explainer(model)
-    explainer.attribute(rows(2, 16).abs())
-    assert explainer.method == "BayesianShapley"
-    assert [record.levelno for record in caplog.records if record.name == "dasp"] == [logging.WARNING]
-    assert reason in explainer.reason
+    with caplog.at_level(logging.INFO, "dasp"):
+        explainer.attribute(rows(2, 18).abs())
+        assert explainer.method == "BayesianShapley"
+        assert reason in explainer.reason
+        explainer.attribute(rows(1, 70).abs())  # so many would need a prior
+    levels = [record.levelno for record in caplog.records if record.name == "dasp"]
+    assert levels == [logging.INFO, logging.WARNING]
     assert "\n" not in explainer.reason
 
 

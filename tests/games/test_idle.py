@@ -116,3 +116,20 @@ def test_a_picture_with_a_black_border_keeps_its_neighbours():
     (game,) = Active.of(Request.of(lambda x: x.sum((1, 2, 3)), Arguments(image))).request.games
     assert game.count == 16
     assert game.coordinates.tolist() == [[y, x] for y in range(1, 5) for x in range(1, 5)]
+
+
+@pytest.mark.parametrize("method", [PermutationShapley, BayesianShapley])
+def test_rows_with_many_different_idle_players_play_together(method):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 8, generator=generator).double()
+    x[torch.rand(40, 8, generator=generator) < 0.2] = 0
+    request = Request.of(network(), Arguments(x, target=0))
+    assert len(Active.of(request).parts) == 1
+    assert len(Active.of(request, apart=True).parts) > 20
+    exact = ExactShapley(network()).attribute(x, target=0)
+    options = {"max_evaluations": 200} if method is BayesianShapley else {}
+    values, std = method(network()).attribute(x, target=0, return_std=True, **options)
+    assert torch.equal(values == 0, x == 0)
+    assert torch.equal(std == 0, x == 0)
+    torch.testing.assert_close(values.sum(1), exact.sum(1))
+    torch.testing.assert_close(values, exact, rtol=0.1, atol=0.1)

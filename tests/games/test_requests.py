@@ -217,3 +217,28 @@ def test_models_that_are_no_function_of_a_row_are_refused(method):
         method(mixed).attribute(rows(3), rows(3, seed=1))
     with pytest.raises(ValueError, match="depends on the rows beside it"):
         method(nn.BatchNorm1d(5, track_running_stats=False).double().eval()).attribute(rows(3), target=0)
+
+
+def test_masks_of_rows_beside_a_background_for_methods_of_captum():
+    mask = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 2, 2]])
+    method = MethodOnModel(FeatureAblation(network()))
+    together = method.attribute(rows(2), rows(3, seed=1), 1, feature_mask=mask)
+    each = torch.stack([method.attribute(rows(2), row, 1, feature_mask=mask) for row in rows(3, seed=1)])
+    torch.testing.assert_close(together, each.mean(0))
+
+
+def test_a_prior_is_of_its_own_model():
+    model, surrogate = Counting(network()).eval(), Counting(network()).eval()
+    BayesianShapley(model, PermutationShapley(surrogate)).attribute(rows(2), target=0, max_evaluations=20)
+    assert sum(map(len, surrogate.seen)) > 2 * 25 * 2 * 4  # of 25 permutations, there and back
+    assert sum(map(len, model.seen)) <= 2 * 20 + 4
+    with pytest.raises(ValueError, match="they must be the same outputs"):
+        BayesianShapley(network(), PermutationShapley(network(outputs=7))).attribute(rows(2))
+
+
+def test_one_sample_says_nothing_of_its_error():
+    model = lambda x: x.prod(1)
+    request = Request.of(model, Arguments.given(rows(1, 12)))
+    assert PermutationShapley(model).explain(request, n_permutations=1).std is None
+    with pytest.raises(ValueError, match="too few for error bars"):
+        Explainer(model, method="permutation", max_evaluations=25, error_bars=True).attribute(rows(1, 12))

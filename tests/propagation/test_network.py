@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -163,3 +164,38 @@ def test_a_rule_that_is_registered_later_is_seen():
             torch.testing.assert_close(propagate(model, mean, variance).mean, scale * mean)
     finally:
         RULES.pop(op, None)
+
+
+class Settings(nn.Module):
+    """Depends on a tensor, a list and a dictionary that are no buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 3).double()
+        self.scale, self.listed, self.named = torch.tensor(1.0), [1.0], {"k": 1.0}
+
+    def forward(self, x):
+        return self.first(x) * self.scale * self.listed[0] * self.named["k"]
+
+
+def test_whatever_a_model_is_set_to_is_seen():
+    model, (mean, variance) = Settings().eval(), rows()
+    plain = propagate(model, mean, variance).mean
+    model.scale = torch.tensor(2.0)
+    torch.testing.assert_close(propagate(model, mean, variance).mean, 2 * plain)
+    model.listed[0] = 3.0
+    torch.testing.assert_close(propagate(model, mean, variance).mean, 6 * plain)
+    model.named["k"] = 5.0
+    torch.testing.assert_close(propagate(model, mean, variance).mean, 30 * plain)
+    hook = model.first.register_forward_hook(lambda module, given, output: 7 * output)
+    torch.testing.assert_close(propagate(model, mean, variance).mean, 210 * plain)
+    hook.remove()
+    torch.testing.assert_close(propagate(model, mean, variance).mean, 30 * plain)
+
+
+def test_threads_do_not_meet_while_tracing():
+    network, (mean, variance) = ProbabilisticNetwork(small()), rows()
+    with ThreadPoolExecutor(3) as pool:
+        found = [future.result().mean for future in [pool.submit(network, mean, variance) for _ in range(6)]]
+    for each in found:
+        torch.testing.assert_close(each, found[0])

@@ -16,6 +16,7 @@ from captum.attr import Attribution, GradientAttribution
 from torch import Tensor
 
 from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.games.game import Game
 from dasp.games.request import Request
 
 __all__ = ["estimated"]
@@ -27,7 +28,8 @@ _EXPECTED = ("Setting forward, backward hooks", "You are providing multiple inpu
 def estimated(method: Attribution, request: Request, **options: Any) -> Estimate:
     """The values that a method gives to the players of each game, (players, rows, *selected)."""
     if isinstance(method, PlayerMethod):
-        return method.explain(request, **options)
+        own = request if method.forward_func is request.function else request.of_function(method.forward_func)
+        return method.explain(own, **options)
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()
     given = {name: value for name, value in _captum_arguments(each).items() if name in known and value is not None}
@@ -44,7 +46,7 @@ def _captum_arguments(request: Request) -> dict[str, Any]:
     games = request.games
     single = games[0].single
     off = tuple(torch.cat(parts) for parts in zip(*(game.off for game in games), strict=True))
-    masks = tuple(torch.stack(parts) for parts in zip(*(game.masks for game in games), strict=True))
+    masks = tuple(torch.cat(parts) for parts in zip(*(_masks(game, len(games)) for game in games), strict=True))
     extra = tuple(
         torch.cat([game.extra[i] for game in games]) if batched else games[0].extra[i]
         for i, batched in enumerate(games[0].batched)
@@ -54,6 +56,12 @@ def _captum_arguments(request: Request) -> dict[str, Any]:
         "additional_forward_args": extra or None,
         "feature_mask": None if not request.grouped else masks[0] if single else masks,
     }
+
+
+def _masks(game: Game, games: int) -> tuple[Tensor, ...]:
+    """Its masks with a batch dimension: one row if there is no other game, else one for each of its rows."""
+    rows = game.rows if games > 1 else 1
+    return tuple(mask.expand(rows, *mask.shape) for mask in game.masks)
 
 
 def _attributed(method: Attribution, request: Request, options: dict[str, Any]) -> tuple[Tensor, ...]:

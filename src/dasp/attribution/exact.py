@@ -60,7 +60,7 @@ class ExactShapley(PlayerMethod):
         self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False
     ) -> Estimate:
         """The values of the players, without error; the options are those of `attribute`."""
-        active = Active.of(request)
+        active = Active.of(request, apart=True)
         most = max((game.count for game in active.request.games), default=0)
         if most > MOST_PLAYERS:
             raise ValueError(

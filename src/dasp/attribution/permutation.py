@@ -7,6 +7,7 @@ complement of those who were before it (Mitchell et al. 2022).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ class PermutationShapley(PlayerMethod):
         """
         check_positive(n_permutations=n_permutations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
-        if n_permutations < 2 and (return_std or tolerance is not None):
+        if n_permutations < 2 and return_std:
             raise ValueError("a standard error needs at least 2 permutations")
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
@@ -94,10 +95,13 @@ class PermutationShapley(PlayerMethod):
         show_progress: bool = False,
     ) -> Estimate:
         """The values of the players with their standard errors; the options are those of `attribute`."""
+        if n_permutations < 2 and tolerance is not None:
+            raise ValueError("a standard error needs at least 2 permutations")
         with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
             active = Active.of(request)
             evaluators = active.request.evaluators(internal_batch_size, progress)
-            return collected(active, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
+            found = collected(active, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
+        return found if n_permutations > 1 else replace(found, std=None)  # one permutation says nothing of its error
 
     def _sampled(self, evaluator: Evaluator, most: int, tolerance: float | None, seed: int) -> Refined:
         """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""

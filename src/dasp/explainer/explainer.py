@@ -231,16 +231,16 @@ class Explainer:
         return names.index(target)
 
     def _chosen(self, request: Request) -> _Made:
-        """The method for a request; kept until the number of players changes."""
-        players = request.players
-        if self._made is None or self._made.players != players:
+        """The method for a request; kept until the number of players or of outputs changes."""
+        game = (request.players, request.full[0].numel())
+        if self._made is None or self._made.game != game:
             wanted = self.wanted
             if self.automatic:
-                choice = choose(request, lambda: Pace.of(request, self.model), wanted)
+                choice = choose(request, lambda: Pace.of(request, self.model, wanted.batch_size), self.wanted)
                 self.method, self.reason, wanted = choice.method, choice.reason, choice.wanted
                 log.log(logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", self.method, self.reason)
             entry = METHODS[self.method]
-            self._made = _Made(players, entry, entry.make(self.model), wanted)  # type: ignore[arg-type]
+            self._made = _Made(game, entry, entry.make(self.model), wanted)  # type: ignore[arg-type]
         return self._made
 
 
@@ -248,7 +248,7 @@ class Explainer:
 class _Made:
     """A method that was chosen and made."""
 
-    players: int
+    game: tuple[int, int]  # players and outputs
     entry: Method
     method: Attribution
     wanted: Wanted

@@ -57,7 +57,7 @@ class Attributed:
         if self.unbalanced:
             log.warning(
                 "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
-                "moments are a poor approximation there, and error_bars or a tolerance would bring evaluations on top",
+                "moments are a poor approximation there; method 'auto' evaluates coalitions, too, and has error bars",
                 self.method, self.unbalanced, rows, 100 * LARGE_GAP,
             )  # fmt: skip
 

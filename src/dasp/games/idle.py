@@ -1,7 +1,9 @@
 """Idle players: their entries are what they are in the baseline, so they change nothing, and their value is exactly 0.
 
 Methods that evaluate coalitions play the game without them, which may have far fewer players: the black border of a
-picture, zeros of a one-hot column, padding. Rows with different idle players are different games then.
+picture, zeros of a one-hot column, padding. Rows with different idle players are different games then. Where that would
+be many small games, rows play together with all who are busy in some row, as evaluations in batches are quicker; what
+such a game says of a row's idle players is then given to the busy ones.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dasp.games.request import Request
 __all__ = ["Active"]
 
 _NOBODY = -1  # whose entries are the same on and off
+_MOST_GAMES = 8  # by busy players, unless many are idle
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,9 @@ class Active:
     parts: list[_Part]  # one for each game of `request`
 
     @staticmethod
-    def of(request: Request) -> Active:
-        """Take the idle players out."""
-        parts = [part for i, game in enumerate(request.games) for part in _parts(i, game)]
+    def of(request: Request, *, apart: bool = False) -> Active:
+        """Take the idle players out; rows are kept `apart` by them if that is asked for, or pays."""
+        parts = [part for i, game in enumerate(request.games) for part in _parts(i, game, apart=apart)]
         parts = [part for part in parts if len(part.players) > 1]
         starts = [rows.start for rows, _, _ in request.parts()]
         places = [part.rows.cpu() + starts[part.game] for part in parts]
@@ -68,14 +71,24 @@ class Active:
             shape = (*alone.shape, *[1] * (total.dim() - 1))
             result.append(alone.view(shape) * total.to(game.dtype))
         for part, v in zip(self.parts, values, strict=True):
+            game = self.whole.games[part.game]
             spread = torch.zeros(len(result[part.game]), *v.shape[1:], dtype=v.dtype, device=v.device)
-            spread[part.players] = v
-            result[part.game][:, part.rows] = spread.to(result[part.game])
+            spread[part.players.to(v.device)] = v
+            busy = game.busy[part.rows].T.to(v.device)
+            busy = busy.view(*busy.shape, *[1] * (v.dim() - 2))
+            owned = torch.where(busy, spread, 0)
+            if not deviations:
+                owned += torch.where(busy, (spread.sum(0) - owned.sum(0)) / busy.sum(0).clamp(min=1), 0)
+            result[part.game][:, part.rows] = owned.to(result[part.game])
         return result
 
 
-def _parts(place: int, game: Game) -> list[_Part]:
+def _parts(place: int, game: Game, *, apart: bool) -> list[_Part]:
     patterns, which = torch.unique(game.busy, dim=0, return_inverse=True)
+    anybody = patterns.any(0)
+    mostly = 2 * int(game.busy.sum()) > game.rows * int(anybody.sum())
+    if not apart and len(patterns) > _MOST_GAMES and mostly:
+        return [_Part(place, torch.arange(game.rows, device=game.device), anybody.nonzero()[:, 0])]
     return [_Part(place, (which == i).nonzero()[:, 0], pattern.nonzero()[:, 0]) for i, pattern in enumerate(patterns)]
 
 

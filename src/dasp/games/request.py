@@ -46,6 +46,20 @@ class Request:
             start += game.rows
         return Request(function, parts, selections, whole(full), whole(empties), arguments.feature_mask is not None)
 
+    def of_function(self, function: Callable[..., Tensor]) -> Request:
+        """The same request to another model: a surrogate, say, whose values are a prior."""
+        ends = [game.ends(function, game.rows_at_once) for game in self.games]
+        try:
+            full = torch.cat([s(end[0]) for s, end in zip(self.selections, ends, strict=True)])
+            empties = torch.cat([s(end[1]) for s, end in zip(self.selections, ends, strict=True)], 1)
+        except RuntimeError as error:
+            outputs = tuple(ends[0][0].shape[1:])
+            raise ValueError(
+                f"the model of the prior has outputs of shape {outputs}, and the model that is explained of shape "
+                f"{tuple(self.selections[0].outputs)}: they must be the same outputs"
+            ) from error
+        return replace(self, function=function, full=full, empties=empties)
+
     @property
     def empty(self) -> Tensor:
         """f(baseline), averaged over the baselines: (rows, *selected)."""
@@ -158,7 +172,8 @@ def _check_function(function: Callable[..., Any], game: Game, at_once: int) -> N
     if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0]):
         raise ValueError(
             "the model's output for a row depends on the rows beside it in the batch (a batch norm without running "
-            "statistics, or a sum, softmax or norm over dimension 0): every row must be computed by itself"
+            "statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be computed "
+            "by itself; with internal_batch_size=1 it is"
         )
 
 

@@ -48,7 +48,7 @@ class Selection:
 
     def rows(self, part: Any) -> Selection:
         """The selection for some of the rows: a slice or indices."""
-        return replace(self, chosen=self.chosen[part])
+        return replace(self, chosen=self.chosen[part.cpu() if isinstance(part, Tensor) else part])
 
     def repeated(self, number: int) -> Selection:
         """The selection for all rows, `number` times over."""

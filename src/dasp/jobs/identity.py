@@ -21,9 +21,9 @@ from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.jobs.parts import Job
 from dasp.jobs.reading.images import open_images
 
-__all__ = ["check_free", "checksum", "describe", "fingerprint"]
+__all__ = ["PARAMETERS", "check_free", "checksum", "describe", "fingerprint"]
 
-_PARAMETERS, _OUTPUTS = "the model's parameters", "the model's outputs"
+PARAMETERS, _OUTPUTS = "the model's parameters", "the model's outputs"
 
 
 def describe(options: Options, model: nn.Module, outputs: Tensor, files: list[Path], skipped: list[int]) -> Job:
@@ -41,7 +41,7 @@ def describe(options: Options, model: nn.Module, outputs: Tensor, files: list[Pa
     job |= {name_of(name): _content(path) for name, path in options.files().items()}
     job["--baseline"] = job["--baseline"] or "zero"
     job["MODEL"], job["DATA"] = _model_checksum(options.model, model), checksum(files, options.data)
-    job[_PARAMETERS], job[_OUTPUTS] = fingerprint(model), _digest({"": outputs})
+    job[PARAMETERS], job[_OUTPUTS] = fingerprint(model), _digest({"": outputs})
     job["skipped rows"] = skipped
     return json.loads(json.dumps(job))
 
@@ -64,7 +64,7 @@ def _check_same(found: Job, now: Job, where: Path) -> None:
         name = changed[0]
         both = found.get(name), now.get(name)
         how = f"was {_said(both[0])}, and is {_said(both[1])} now"
-        if name in (_PARAMETERS, _OUTPUTS):
+        if name in (PARAMETERS, _OUTPUTS):
             how = "have changed"
         elif any(map(_is_checksum, both)):
             how = "has changed"

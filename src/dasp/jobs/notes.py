@@ -63,6 +63,6 @@ class Notes:
         if self.gaps:
             yield (
                 f"warning: the values of {self.gaps:,} of {rows:,} rows miss prediction − base_value by more than "
-                f"{LARGE_GAP:.0%} of their sizes: moments are a poor approximation there; with --method auto, a "
-                "--tolerance or --error-bars bring evaluations on top"
+                f"{LARGE_GAP:.0%} of their sizes: moments are a poor approximation there; --method auto evaluates "
+                "coalitions, too, and has error bars"
             )

@@ -18,7 +18,7 @@ from dasp.errors import BadInput, line_of
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
-from dasp.jobs.identity import fingerprint
+from dasp.jobs.identity import PARAMETERS, fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.parts import Job
@@ -60,27 +60,29 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     baseline = options.baseline or "zero"
     absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean)
     outputs = _outputs(model, seen, options)
+    before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
         target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
         threads=options.threads or earlier.get("--threads")
         or (1 if options.engine == "ray" else torch.get_num_threads()),
-        explainer={**options.of_explainer(), **_chosen_before(options, earlier)}, tolerance=options.tolerance,
+        explainer={**options.of_explainer(), **before}, tolerance=options.tolerance,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
-    worker = _tried(task, model, seen, say)
+    worker = _tried(task, model, seen, say, chosen_before=bool(before))
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
     return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, source.files)
 
 
-def _chosen_before(options: Options, earlier: Job) -> dict[str, Any]:
-    """The method that an earlier job chose, which a resumed one must not choose anew: it depends on the time of day."""
+def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:
+    """The method that an earlier job chose for the same model and options, which must not be chosen anew when it is
+    resumed, as it depends on the model's time."""
     same = all(earlier.get(name_of(name)) == value for name, value in options.of_explainer().items())
-    return earlier.get(CHOSEN, {}) if same else {}
+    return earlier.get(CHOSEN, {}) if same and earlier.get(PARAMETERS) == fingerprint(model) else {}
 
 
 def _dtype(model: nn.Module, options: Options) -> str:
@@ -150,7 +152,7 @@ def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Sur
     return PREDICTED
 
 
-def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
+def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_before: bool) -> Worker:
     """A worker that has explained two rows."""
     x = torch.from_numpy(seen.example)
     try:
@@ -162,7 +164,8 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say) -> Worker:
         raise
     except Exception as error:
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
-    say(f"method: {worker.explainer.method} ({line_of(worker.explainer.reason)})")
+    reason = "as chosen before" if chosen_before else line_of(worker.explainer.reason)
+    say(f"method: {worker.explainer.method} ({reason})")
     return worker
 
 

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from dasp.attribution.base import PropagatedAttribution
-from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
-from dasp.games.idle import Active
+from dasp.attribution.any_method import estimated
+from dasp.attribution.bayesian import FEWEST as FEWEST_EVALUATIONS
+from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel, line_of
 from dasp.games.request import Request
 from dasp.methods.table import METHODS
 from dasp.methods.wanted import Wanted
@@ -36,9 +37,8 @@ _USUAL = 256  # evaluations: about what an estimate for few players takes
 _WORTH = 8  # evaluations for each player: what a prior may cost
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
-_TIMED = 64  # coalitions
-_FIT = 0.01  # seconds for the linear algebra of an estimate, about
-_MOMENT = 0.03  # seconds: a budget that takes less is spent at once, as looking at it in between takes longer
+_MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
+_MANY = 64  # players who would need a prior
 
 SHORT_NAMES = {
     "exact": "Exact",
@@ -70,28 +70,29 @@ class Pace:
     evaluation: float  # of a coalition, over all rows of a background
     prior: float | None  # a propagated prior; None if there is none
     obstacle: str = ""  # why there is none
+    fit: float = 0.01  # the linear algebra of an estimate
 
     @staticmethod
-    def of(request: Request, model: Any) -> Pace:
-        """Time the model on the first row: some coalitions in a batch, and a propagated prior."""
+    def of(request: Request, model: Any, batch_size: int | None = None) -> Pace:
+        """Time the model on the first row: some coalitions in a batch, an estimate, and a propagated prior."""
         first = request.rows_of(slice(0, 1))
-        (evaluator,) = first.evaluators(None, _NoProgress())
+        (evaluator,) = first.evaluators(batch_size, _NoProgress())
         generator = torch.Generator().manual_seed(0)
-        coalitions = torch.rand(_TIMED, evaluator.game.count, generator=generator) < 0.5
-        evaluator.worth(coalitions[:2])
-        seconds = _timed(lambda: evaluator.worth(coalitions))
+        coalitions = torch.rand(FEWEST, evaluator.game.count, generator=generator) < 0.5
+        evaluation = _timed(lambda: evaluator.worth(coalitions)) / FEWEST
+        estimate = METHODS["BayesianShapley"].make(model)
+        run = partial(estimated, estimate, first, max_evaluations=FEWEST, internal_batch_size=batch_size)
+        fit = max(0.0, _timed(run) - FEWEST * evaluation)
         if not isinstance(model, torch.nn.Module):
-            return Pace(seconds / _TIMED, None, f"it is a {type(model).__name__}, not a torch.nn.Module")
+            return Pace(evaluation, None, f"it is a {type(model).__name__}, not a torch.nn.Module", fit)
         try:
             prior = METHODS[_PRIOR].make(model)
-            assert isinstance(prior, PropagatedAttribution)
-            prior.lift(evaluator.game)
-            prior.explain(first, nodes=1)
-            return Pace(
-                seconds / _TIMED, METHODS[_WITH_PRIOR].prior_nodes * _timed(lambda: prior.explain(first, nodes=1))
-            )
+            node = _timed(partial(estimated, prior, first, nodes=1, internal_batch_size=batch_size))
         except (UnsupportedOperation, UntraceableModel) as error:
-            return Pace(seconds / _TIMED, None, error.summary)
+            return Pace(evaluation, None, error.summary, fit)
+        except (RuntimeError, TypeError, ValueError) as error:  # inference mode, a dtype that a rule does not know, …
+            return Pace(evaluation, None, line_of(error), fit)
+        return Pace(evaluation, METHODS[_WITH_PRIOR].prior_nodes * node, fit=fit)
 
 
 class _NoProgress:
@@ -102,6 +103,8 @@ class _NoProgress:
 
 
 def _timed(function: Callable[[], Any]) -> float:
+    """The time of a second call: the first may trace, compile or prepare."""
+    function()
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
@@ -125,32 +128,40 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     >>> choose(request, lambda: Pace(1e-5, None), Wanted()).reason
     '6 players have only 64 coalitions'
     """
-    players = max((game.count for game in Active.of(request).request.games), default=1)
-    coalitions, over = 2 ** min(players, 64), len(request.empties)
-    few = f"{players} players have only {coalitions:,} coalitions" + (f" over {over} background rows" * (over > 1))
-    if coalitions <= FEWEST:
-        return Choice("Exact", few, wanted)
+    players, over = request.players, len(request.empties)
+    coalitions = 2 ** min(players, 64)
+    exact = Choice(
+        "Exact",
+        f"{players} players have only {coalitions:,} coalitions" + f" over {over} background rows" * (over > 1),
+        replace(wanted, max_seconds=None),
+    )
+    allowed = coalitions if wanted.max_evaluations is None else wanted.max_evaluations
+    if allowed < min(FEWEST_EVALUATIONS, coalitions):
+        raise BadInput(f"{allowed} evaluations are too few: {FEWEST_EVALUATIONS} are needed at least")
+    if coalitions <= min(FEWEST, allowed):
+        return exact
     measured = pace()
-    budget = wanted.budget(measured.evaluation, FEWEST, MOST)
     pays = measured.prior is not None and measured.prior <= _WORTH * players * measured.evaluation
-    estimate = min(budget, _USUAL) * measured.evaluation + _FIT + (measured.prior or 0 if pays else 0)
-    quick = coalitions * measured.evaluation <= _EXACT_IS_WORTH * estimate or coalitions <= budget
-    if coalitions <= _MOST_COALITIONS and quick and coalitions <= (wanted.max_evaluations or coalitions):
-        return Choice("Exact", few, wanted)
+    around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
+    budget = wanted.budget(measured.evaluation, around, FEWEST, MOST)
+    estimate = min(budget, _USUAL) * measured.evaluation + around
+    everything = coalitions * measured.evaluation
+    quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= budget
+    if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
+        return exact
     settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else TOLERANCE)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
-        return Choice("BayesianShapley", reason, settled, obstacle=True)
+        return Choice("BayesianShapley", reason, settled, obstacle=players > _MANY)
     both = f"a propagated prior takes {_time(measured.prior)} a row, an evaluation {_time(measured.evaluation)}"
     if pays:
         return Choice(_WITH_PRIOR, f"{players} players: {both}", settled)
-    return Choice(
-        "BayesianShapley", f"{players} players: {both}, so evaluations alone are nearer in that time", settled
-    )
+    return Choice("BayesianShapley", f"{players} players: {both}, so evaluations alone do more", settled)
 
 
 def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.2g} {unit}"
-    return f"{seconds * 1e6:.2g} µs"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        number = seconds / scale
+        if number >= 1 or unit == "µs":
+            return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
+    raise AssertionError

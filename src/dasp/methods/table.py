@@ -107,6 +107,7 @@ class Method:
     takes: frozenset[str] = frozenset()  # which general options its `attribute` has, like a seed
     error_bars: bool = False  # whether it knows standard deviations
     exact: bool = False
+    replicates: bool = False  # its error bars come from how its samples differ: there must be two
     propagates: bool = False  # moments, which are poor where values do not add up
     prior_nodes: int = 0  # of the propagated prior that it rests on
     row_by_row: bool = False  # as it draws from torch's own generator, rows would depend on those beside them
@@ -212,10 +213,11 @@ METHODS = {
     "KernelSHAP": Method(KernelShap, samples="n_samples", each=lambda _: 1, options=_AT_ONCE, row_by_row=True),
     "Permutations": Method(
         PermutationShapley, fixed=lambda _: 2, samples="n_permutations", each=lambda game: 2 * (game.count - 1),
-        takes=_REFINED, error_bars=True,
+        takes=_REFINED, error_bars=True, replicates=True,
     ),
     "Gradients at coalitions": Method(
-        GradientShapley, samples="n_pairs", each=lambda _: 2 * GRADIENT, takes=_REFINED, error_bars=True
+        GradientShapley, samples="n_pairs", each=lambda _: 2 * GRADIENT, takes=_REFINED, error_bars=True,
+        replicates=True,
     ),
     "DASP": _dasp(0),
     "DASP, full rank": _dasp("full"),

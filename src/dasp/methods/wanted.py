@@ -12,7 +12,8 @@ from dasp.methods.table import Method
 
 __all__ = ["Wanted"]
 
-_WHO_CAN = "BayesianShapley, Permutations and 'auto' do"
+_MOST = 2**15  # evaluations: more than that have more linear algebra than model
+_WHO_CAN = "BayesianShapley, Permutations, Gradients at coalitions and 'auto' do"
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,11 @@ class Wanted:
         if self.max_seconds is not None and self.max_evaluations is not None:
             raise BadInput("a budget is a number of evaluations or of seconds, not both")
 
-    def budget(self, seconds: float, fewest: int, most: int) -> int:
-        """Evaluations for each row, if one takes so many seconds: `most`, unless a budget is given."""
+    def budget(self, seconds: float, around: float, fewest: int, most: int) -> int:
+        """Evaluations for each row, if one takes so many seconds, and all that is `around` them; `most`, unless a
+        budget is given."""
         if self.max_seconds is not None:
-            return max(fewest, int(self.max_seconds / seconds))
+            return min(_MOST, max(fewest, int((self.max_seconds - around) / seconds)))
         return most if self.max_evaluations is None else self.max_evaluations
 
     def settled(self, evaluations: int, tolerance: float | None) -> Wanted:
@@ -64,6 +66,8 @@ class Wanted:
             if self.tolerance is not None and method.samples == "nodes":
                 raise BadInput(f"{name} takes a tolerance or a number of evaluations, not both")
             options |= _samples(name, method, game, self.max_evaluations)
+            if method.replicates and (self.error_bars or self.tolerance is not None) and options[method.samples] < 2:  # type: ignore[index]
+                raise BadInput(f"{self.max_evaluations} evaluations are too few for error bars of {name}")
         return options
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from threading import Lock
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -50,18 +50,18 @@ class KeptGraphs:
 
 
 _MOST_KEPT = 4
+_MOST_LISTED = 64  # entries of a list or dictionary
 
 
 def _kept(things: dict[Hashable, Any], key: Hashable, make: Callable[[], Any]) -> Any:
     """What is kept by a key, or is made now, in place of what was made first if there are too many."""
-    if key not in things:
-        made = make()
-        with _LOCK:
+    with _LOCK:  # torch exports one model at a time
+        if key not in things:
+            made = make()
             while len(things) >= _MOST_KEPT:
                 del things[next(iter(things))]
             things[key] = made
-        return made
-    return things[key]
+        return things[key]
 
 
 _PLAIN = (bool, int, float, str, tuple, torch.dtype, torch.device, type(None))
@@ -76,12 +76,23 @@ def _structure(model: Model) -> Hashable:
     return settings, tuple(id(x) for x in (*model.parameters(), *model.buffers())), rules
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
 def _settings(module: nn.Module) -> list[Hashable]:
-    return [
-        (name, repr(value) if isinstance(value, _PLAIN) else id(value))
-        for name, value in vars(module).items()
-        if isinstance(value, _PLAIN) or (callable(value) and not isinstance(value, nn.Module))
-    ]
+    """What is set in a module: plain values and collections of them, tensors and functions by identity, and hooks."""
+    found: list[Hashable] = [(name, *vars(module)[name]) for name in _HOOKS]
+    for name, value in vars(module).items():
+        if _plain(value):
+            found.append((name, repr(value)))
+        elif isinstance(value, Tensor) or (callable(value) and not isinstance(value, nn.Module)):
+            found.append((name, id(value)))
+    return found
+
+
+def _plain(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return len(parts) <= _MOST_LISTED and all(isinstance(part, _PLAIN) for part in parts)
 
 
 def _shapes(example: tuple[Any, ...]) -> Hashable:
@@ -137,7 +148,7 @@ def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = N
 
 
 _KEPT: WeakKeyDictionary[Model, KeptGraphs] = WeakKeyDictionary()
-_LOCK = Lock()
+_LOCK = RLock()
 
 
 def _propagated(model: Model, value: Gaussian) -> Gaussian:
