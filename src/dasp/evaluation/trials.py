@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from statistics import median
@@ -135,8 +134,7 @@ class Trial:
     def run(self) -> Result:
         """Explain all rows, and measure. Random numbers start anew; quick methods are timed several times."""
         attribution = self.method.on(self.problem.model, self.number)
-        with warnings.catch_warnings(), torch.random.fork_rng():
-            warnings.filterwarnings("ignore", message=r".*did not reach the tolerance")
+        with torch.random.fork_rng():
             alone = self._call(attribution, _first_row(self.problem.arguments))
             _, first_time = _timed(alone, repeats=1)
             _, alone_time = _timed(alone)
