@@ -21,7 +21,7 @@ from sklearn.datasets import load_diabetes
 from torch import Tensor, nn
 
 from dasp import ExactShapley, GradientDASP, rmse, spearman
-from dasp.attribution import extension
+from dasp.attribution.gradient import extension
 from dasp.paper.experiment import fit
 from dasp.propagation.coalitions import bernoulli
 from dasp.propagation.gaussian import Gaussian
