@@ -10,6 +10,7 @@ import pytest
 STUDIES = sorted(file.stem for file in (Path(__file__).parent.parent / "benchmarks").glob("*.py"))
 
 
+@pytest.mark.filterwarnings("ignore:The set_.* function:PendingDeprecationWarning")  # shap colours its plots so
 @pytest.mark.parametrize("study", STUDIES)
 def test_its_names_are_still_there(study):
     importlib.import_module(study)
