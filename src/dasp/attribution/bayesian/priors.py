@@ -9,20 +9,22 @@ from captum.attr import Attribution
 from torch import Tensor
 
 from dasp.attribution.any_method import estimated
+from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.posterior import Trust
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient import GradientDASP
 from dasp.games.game import Game
 from dasp.games.request import Request
 
-__all__ = ["Prior", "prior_values", "trust"]
+__all__ = ["Prior", "covariances", "prior_values", "trust"]
 
 Prior: TypeAlias = Attribution | Tensor | tuple[Tensor, ...] | None
 
 
+_MOST_CORRELATED = 4096  # players
 _FINE = 3  # entries of a player, at most: a pixel's colours
-_ENTRIES_OF_DASP = {True: Trust(0.05, 0.8), False: Trust(0.4, 0.6)}  # by whether correlations are kept
-_GROUPS_OF_DASP = {True: Trust(0.25, 1.2), False: Trust(1, 0.8)}
+_ENTRIES_OF_DASP = {True: Trust(0.06, 0.7), False: Trust(0.4, 0.6)}  # by whether correlations are kept
+_GROUPS_OF_DASP = {True: Trust(0.3, 1), False: Trust(1, 0.7)}
 
 
 def trust(prior: Prior, game: Game | None = None) -> Trust:
@@ -31,7 +33,7 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
         DASP of full rank                    0.01 to 0.03 for single entries, 0.01 to 1.4 for groups and tokens
         DASP and GradientDASP with factors   0.03 to 0.15                     0.05 to 1.8
         without                              0.2 to 1.2                       0.2 to 3.3
-        integrated gradients                 1 to 11
+        integrated gradients                 0.7 to 11
 
     Units that see few of large players, as in a convolution over blocks, are not Gaussian. DASP's completeness gap has
     twice the size that independent errors would give it, and tells the good cases from the bad; GradientDASP's is
@@ -40,16 +42,32 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
     if prior is None:
         return Trust(10, 2)
     if isinstance(prior, DASP) and prior.rank == "full":
-        return Trust(0.02, 1, gap=4)
+        return Trust(0.02, 0.8, gap=4)
     if isinstance(prior, (DASP, GradientDASP)):
         return (_GROUPS_OF_DASP if game is not None and _coarse(game) else _ENTRIES_OF_DASP)[prior.rank != 0]
-    return Trust(2, 1)
+    return Trust(2.5, 0.7)
 
 
 def _coarse(game: Game) -> bool:
     """Whether players are groups of many entries, or tokens."""
     entries = sum(int((mask >= 0).sum()) for mask in game.masks)
     return entries > _FINE * game.count or not all(x.is_floating_point() for x in game.on)
+
+
+def covariances(prior: Tensor, game: Game) -> list[Covariance]:
+    """How the errors of a prior (columns, players) may be distributed: as large as values are, with the mean of all
+    added; on a grid also alike among neighbours. (With variances, not deviations, in proportion to values, intervals
+    held fewer of the largest values.)"""
+    size = prior.abs()
+    mean = size.mean(1, keepdim=True)
+    square = (torch.where(mean > 0, size / mean, 0) + 1).square()
+    scale = square / square.mean(1, keepdim=True)
+    result = [Covariance(scale)]
+    if game.coordinates is not None and game.count <= _MOST_CORRELATED:
+        places = game.coordinates.double()
+        near = torch.exp(-(torch.cdist(places, places) ** 2) / 4.5)
+        result.append(Covariance(scale, (near + torch.eye(game.count)) / 2))
+    return result
 
 
 def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | None:
