@@ -39,8 +39,8 @@ from dasp.plots.comparison import pareto
 __all__ = ["CONTESTANTS", "benchmark"]
 
 _DURATIONS = {
-    SizeName.QUICK: "This takes about six minutes on two cores, and half as long if `dasp reproduce` was there before.",
-    SizeName.STANDARD: "This takes about 20 minutes on two cores; less, if `dasp reproduce` was there before.",
+    SizeName.QUICK: "This takes minutes on two cores.",
+    SizeName.STANDARD: "This takes a quarter of an hour on two cores, and ten minutes more if no networks and truths are kept yet.",
     SizeName.PAPER: "This takes hours.",
 }
 CONTESTANTS = {**{name: METHODS[name] for name in OURS}, **PEERS}
