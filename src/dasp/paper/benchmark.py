@@ -40,7 +40,7 @@ __all__ = ["CONTESTANTS", "benchmark"]
 
 _DURATIONS = {
     SizeName.QUICK: "This takes minutes on two cores.",
-    SizeName.STANDARD: "This takes a quarter of an hour on two cores, and ten minutes more if no networks and truths are kept yet.",
+    SizeName.STANDARD: "This takes 15 minutes on two cores, and ten more if no networks and truths are kept yet.",
     SizeName.PAPER: "This takes hours.",
 }
 CONTESTANTS = {**{name: METHODS[name] for name in OURS}, **PEERS}
