@@ -137,7 +137,7 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     )
     allowed = coalitions if wanted.max_evaluations is None else wanted.max_evaluations
     if allowed < min(FEWEST_EVALUATIONS, coalitions):
-        raise BadInput(f"{allowed} evaluations are too few: {FEWEST_EVALUATIONS} are needed at least")
+        raise BadInput(f"max_evaluations must be at least {FEWEST_EVALUATIONS}, not {allowed}")
     if coalitions <= min(FEWEST, allowed):
         return exact
     measured = pace()
