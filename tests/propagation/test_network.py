@@ -199,3 +199,11 @@ def test_threads_do_not_meet_while_tracing():
         found = [future.result().mean for future in [pool.submit(network, mean, variance) for _ in range(6)]]
     for each in found:
         torch.testing.assert_close(each, found[0])
+
+
+def test_nothing_is_decomposed_where_every_op_has_a_rule(monkeypatch):
+    """Decomposing takes longer than all the rest of tracing."""
+    monkeypatch.setattr("dasp.propagation.tracing._decomposed", lambda *_: pytest.fail("decomposed"))
+    layers = (nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout2d(), nn.AvgPool2d(1))
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Dropout(), nn.Linear(2, 1), nn.AlphaDropout()).eval()
+    propagate(model, torch.zeros(3, 1, 4, 4), torch.ones(3, 1, 4, 4))
