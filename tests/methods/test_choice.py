@@ -16,10 +16,11 @@ from dasp.methods.wanted import Wanted
 MICRO, MILLI = 1e-6, 1e-3
 
 
-def request(players: int, idle: int = 0) -> Request:
-    x = torch.ones(2, players)
+def request(players: int, idle: int = 0, entries: int = 1) -> Request:
+    x = torch.ones(2, players * entries)
     x[:, :idle] = 0
-    return Request.of(lambda x: x.sum(1), Arguments(x))
+    mask = torch.arange(players).repeat_interleave(entries)
+    return Request.of(lambda x: x.sum(1), Arguments(x, feature_mask=mask))
 
 
 @pytest.mark.parametrize(
@@ -30,9 +31,9 @@ def request(players: int, idle: int = 0) -> Request:
         (13, 5 * MICRO, 20 * MILLI, "Exact"),  # 41 ms for all of them
         (15, 5 * MICRO, 20 * MILLI, "BayesianShapley"),  # 164 ms for all of them, 11 ms for an estimate
         (13, 5 * MILLI, None, "BayesianShapley"),  # a transformer: 41 s for all of them, 1.3 s for an estimate
-        (18, 4 * MICRO, 10 * MILLI, "BayesianShapley"),  # a dense network: 144 evaluations take 0.6 ms
-        (36, 300 * MICRO, 500 * MILLI, "BayesianShapley"),  # blocks of a deep network: 288 evaluations take 86 ms
-        (784, 100 * MICRO, 50 * MILLI, "BayesianShapley on GradientDASP"),  # pixels: 6,272 evaluations take 630 ms
+        (18, 4 * MICRO, 10 * MILLI, "BayesianShapley"),  # a dense network: 576 evaluations take 2.3 ms
+        (36, 300 * MICRO, 500 * MILLI, "BayesianShapley"),  # a deep network: 1,152 evaluations take 346 ms
+        (784, 100 * MICRO, 50 * MILLI, "BayesianShapley on GradientDASP"),  # pixels: 25,088 evaluations take 2.5 s
         (784, 100 * MICRO, 50, "BayesianShapley"),  # pixels and a thousand outputs
         (784, 100 * MICRO, None, "BayesianShapley"),
     ],
@@ -44,6 +45,13 @@ def test_what_a_choice_depends_on(players, evaluation, prior, name):
     assert choice.obstacle == (prior is None and players == 784)  # who would need a prior
 
 
+def test_a_prior_pays_less_for_coarse_players():
+    pace = Pace(100 * MICRO, 500 * MILLI)  # as long as 25 evaluations for each of 200 players
+    fine, coarse = (choose(request(200, entries=entries), lambda: pace, Wanted()) for entries in (3, 4))
+    assert (fine.method, fine.wanted.tolerance) == ("BayesianShapley on GradientDASP", TOLERANCE)
+    assert (coarse.method, coarse.wanted.tolerance) == ("BayesianShapley", 0.2 / 200)
+
+
 def test_a_choice_is_for_all_rows():
     """Players that are idle in one row may be busy in the next."""
     assert choose(request(30, idle=27), lambda: Pace(1 * MILLI, None), Wanted()).method == "BayesianShapley"
@@ -52,7 +60,8 @@ def test_a_choice_is_for_all_rows():
 def test_the_budget():
     slow, quick = Pace(1 * MILLI, None), Pace(1 * MICRO, None)
     usual = choose(request(30), lambda: slow, Wanted()).wanted
-    assert (usual.max_evaluations, usual.tolerance) == (MOST, TOLERANCE)
+    assert (usual.max_evaluations, usual.tolerance) == (MOST, 0.2 / 30)
+    assert choose(request(15), lambda: slow, Wanted()).wanted.tolerance == TOLERANCE
     at_once = choose(request(30), lambda: quick, Wanted()).wanted
     assert (at_once.max_evaluations, at_once.tolerance) == (MOST, None)
     own = choose(request(30), lambda: slow, Wanted(max_evaluations=300, tolerance=0.2)).wanted

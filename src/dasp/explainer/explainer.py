@@ -54,7 +54,7 @@ class Explainer:
         feature_names: of the columns, if `background` and X do not tell; or of the players.
         output_names: of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
-            (where the method is "gradient": until the completeness gap is). Automatically 0.01.
+            (where the method is "gradient": until the completeness gap is). Automatically 0.01, less for many players.
         max_evaluations: how many coalitions to evaluate per row, at most. Automatically 2,048.
         max_seconds: instead, how many seconds a row may take; for "auto" only, by timing the model.
         error_bars: insist on standard deviations: refuse a named method that knows none.

@@ -16,6 +16,7 @@ from dasp.propagation.values import NOBODY, Toggled
 __all__ = ["Game"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+_FINE = 3  # entries of a player, at most: a pixel's colours
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class Game:
                 differs = (on != absent).reshape(self.rows, -1).long()
                 busy |= torch.zeros_like(busy, dtype=torch.long).index_add_(1, mask.flatten(), differs) > 0
         return busy
+
+    @property
+    def coarse(self) -> bool:
+        """Whether players are groups of many entries, or tokens: units that see few of them are not Gaussian."""
+        entries = sum(int((mask >= 0).sum()) for mask in self.masks)
+        return entries > _FINE * self.count or not all(x.is_floating_point() for x in self.on)
 
     @cached_property
     def coordinates(self) -> Tensor | None:

@@ -6,8 +6,8 @@ Three answers compete (`benchmarks/selection.py` measures them on trained networ
 - **Evaluations** alone (`BayesianShapley`): right for few, coarse players, whatever the network.
 - **Evaluations on a propagated prior**: unbeatable for many fine players, as N of them need several N evaluations
   before evaluations alone say anything, while a few propagated passes tell about all of them. The prior pays while it
-  takes no longer than `_WORTH`·N evaluations; a model with many outputs pays for a backward pass each, and mostly does
-  without.
+  takes no longer than 32 evaluations for each player, 8 if players are coarse; a model with many outputs pays for a
+  backward pass each, and mostly does without.
 
 Evaluations give every answer its error bar: at least 64, and more until the tolerance or the budget is reached.
 """
@@ -34,7 +34,8 @@ __all__ = ["FEWEST", "MOST", "SHORT_NAMES", "TOLERANCE", "Choice", "Pace", "choo
 TOLERANCE = 0.01  # the largest standard deviation, relative to prediction − base, that is good enough unless said
 FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
 _USUAL = 256  # evaluations: about what an estimate for few players takes
-_WORTH = 8  # evaluations for each player: what a prior may cost
+_WORTH = {True: 8, False: 32}  # evaluations for each player: what a prior may cost, by whether players are coarse
+_OF_A_VALUE = 0.2  # without a prior, tolerances are for values that are a part of many
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
 _MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
@@ -128,7 +129,7 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     >>> choose(request, lambda: Pace(1e-5, None), Wanted()).reason
     '6 players have only 64 coalitions'
     """
-    players, over = request.players, len(request.empties)
+    players, over, coarse = request.players, len(request.empties), request.games[0].coarse
     coalitions = 2 ** min(players, 64)
     exact = Choice(
         "Exact",
@@ -141,7 +142,7 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     if coalitions <= min(FEWEST, allowed):
         return exact
     measured = pace()
-    pays = measured.prior is not None and measured.prior <= _WORTH * players * measured.evaluation
+    pays = measured.prior is not None and measured.prior <= _WORTH[coarse] * players * measured.evaluation
     around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
     budget = wanted.budget(measured.evaluation, around, FEWEST, MOST)
     estimate = min(budget, _USUAL) * measured.evaluation + around
@@ -149,7 +150,8 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= budget
     if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
         return exact
-    settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else TOLERANCE)
+    tolerance = TOLERANCE if pays else min(TOLERANCE, _OF_A_VALUE / players)
+    settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else tolerance)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
         return Choice("BayesianShapley", reason, settled, obstacle=players > _MANY)

@@ -22,7 +22,6 @@ Prior: TypeAlias = Attribution | Tensor | tuple[Tensor, ...] | None
 
 
 _MOST_CORRELATED = 4096  # players
-_FINE = 3  # entries of a player, at most: a pixel's colours
 _ENTRIES_OF_DASP = {True: Trust(0.06, 0.7), False: Trust(0.4, 0.6)}  # by whether correlations are kept
 _GROUPS_OF_DASP = {True: Trust(0.3, 1), False: Trust(1, 0.7)}
 
@@ -44,14 +43,8 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
     if isinstance(prior, DASP) and prior.rank == "full":
         return Trust(0.02, 0.8, gap=4)
     if isinstance(prior, (DASP, GradientDASP)):
-        return (_GROUPS_OF_DASP if game is not None and _coarse(game) else _ENTRIES_OF_DASP)[prior.rank != 0]
+        return (_GROUPS_OF_DASP if game is not None and game.coarse else _ENTRIES_OF_DASP)[prior.rank != 0]
     return Trust(2.5, 0.7)
-
-
-def _coarse(game: Game) -> bool:
-    """Whether players are groups of many entries, or tokens."""
-    entries = sum(int((mask >= 0).sum()) for mask in game.masks)
-    return entries > _FINE * game.count or not all(x.is_floating_point() for x in game.on)
 
 
 def covariances(prior: Tensor, game: Game) -> list[Covariance]:
