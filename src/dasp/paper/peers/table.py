@@ -46,7 +46,7 @@ def _captum(name: str) -> Method:
 
 
 def _sampler(solver: Solver, **costs: Any) -> Method:
-    """By default a number of evaluations is the number of samples."""
+    """A sampler; unless costs say otherwise, a sample is an evaluation."""
     return Method(partial(CoalitionPeer, solver=solver), samples="number", **{"each": lambda _: 1, **costs})
 
 
