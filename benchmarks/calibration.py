@@ -160,8 +160,8 @@ def estimate(regression: Regression, seed: int, several: list[Played], name: str
     if name != NONE:
         prior = torch.cat([played.priors[name] for played in several], 1).T
         shapes = covariances(prior, game)
-    mean, deviation = posterior(regression, y, total, prior, shapes, trusted(name, game))
-    return mean.T, deviation.T
+    known = posterior(regression, y, total, prior, shapes, trusted(name, game))
+    return known.mean.T, known.deviation.T
 
 
 _DESIGNS: dict[tuple[int, int], Pairs] = {}

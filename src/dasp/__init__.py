@@ -10,6 +10,7 @@ from dasp.attribution.gradient import GradientDASP
 from dasp.attribution.permutation import PermutationShapley
 from dasp.errors import UnsupportedOperation, UntraceableModel
 from dasp.evaluation import axioms, completeness_gap, rmse, spearman
+from dasp.evaluation.audit import audit
 from dasp.explainer import Explainer
 from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
@@ -26,6 +27,7 @@ __all__ = [
     "ProbabilisticNetwork",
     "UnsupportedOperation",
     "UntraceableModel",
+    "audit",
     "axioms",
     "completeness_gap",
     "propagate",

@@ -56,6 +56,10 @@ class Evaluator:
                 result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
         return result
 
+    def half_differences(self, members: Tensor) -> Tensor:
+        """(v(S) − v(Sᶜ))/2 of pairs of coalitions, (pairs, rows, *selected)."""
+        return (self.worth(members) - self.worth(~members)) / 2
+
     @torch.no_grad()
     def _worth(self, members: Tensor) -> Tensor:
         every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)

@@ -172,7 +172,7 @@ class _Estimate:
 
         def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
-            values[done:number, left] = self._half_differences(pairs.members[done:number], rows[left])
+            values[done:number, left] = self.evaluator.rows_of(rows[left]).half_differences(pairs.members[done:number])
             done = number
             regression = self.regressions.on(pairs.first(number), self.seed)
             return self._posterior(regression, values[:number, left], rows[left])
@@ -182,16 +182,11 @@ class _Estimate:
         mean, deviation, missed = refined(stages(first, len(pairs), _GROWTH, tolerance), tolerance, total, fitted)
         return mean, deviation, len(rows) if tolerance is not None and len(pairs) < first else missed
 
-    def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
-        """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""
-        own = self.evaluator.rows_of(rows)
-        return (own.worth(members) - own.worth(~members)) / 2
-
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         game, total = self.evaluator.game, self.evaluator.total[rows]
         prior = torch.zeros(total.numel(), game.count, dtype=torch.float64)
         if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T
         errors = [] if self.prior is None else covariances(prior, game)
-        mean, deviation = posterior(regression, values.flatten(1), total.flatten(), prior, errors, self.trust)
-        return mean.T.unflatten(1, total.shape), deviation.T.unflatten(1, total.shape)
+        known = posterior(regression, values.flatten(1), total.flatten(), prior, errors, self.trust)
+        return known.mean.T.unflatten(1, total.shape), known.deviation.T.unflatten(1, total.shape)

@@ -28,15 +28,16 @@ and the first, given Σβ = Δ, does not depend on κ: the gap is one observatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dasp.attribution.bayesian.directions import Covariance, Directions
+from dasp.attribution.bayesian.distance import Distance
 from dasp.attribution.bayesian.regression import Regression, Summary
 
-__all__ = ["FEWEST_PAIRS", "Trust", "posterior"]
+__all__ = ["FEWEST_PAIRS", "Posterior", "Trust", "posterior"]
 
 FEWEST_PAIRS = 4  # for a variance to be estimated
 _SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
@@ -59,10 +60,26 @@ class Trust:
         return -2 * (1 + x**2 / 3).log()
 
 
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of Shapley values: (columns, players) each; a column is an output of a row."""
+
+    mean: Tensor
+    deviation: Tensor
+    distance: Distance | None  # of the prior from the Shapley values, if that was asked for
+
+
 def posterior(
-    regression: Regression, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust
-) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the Shapley values, (columns, players) each; a column is an output of a row.
+    regression: Regression,
+    y: Tensor,
+    total: Tensor,
+    prior: Tensor,
+    covariances: list[Covariance],
+    trust: Trust,
+    *,
+    distance: bool = False,
+) -> Posterior:
+    """What the values of pairs say of the Shapley values.
 
     Args:
         regression: on the pairs that were evaluated.
@@ -71,6 +88,7 @@ def posterior(
         prior: R₀, (columns, players).
         covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
+        distance: whether to find out how far the prior is from the Shapley values.
     """
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
@@ -78,16 +96,32 @@ def posterior(
     size = torch.where(size > 0, size, 1)  # so that nothing is lost in the squares of tiny or huge numbers
     y, total, prior = y / size, total / size, prior / size[:, None]
     shared = regression.summaries(y)
-    mixtures = [_mixture(summary, total, prior, None, trust) for summary in shared]
+    given = _Given(total, prior, trust, distance)
+    mixtures = [_mixture(summary, given, None) for summary in shared]
     # Strengths of interactions that have no chance with players all alike are not tried with the others.
     likely = torch.stack([mixture.evidence for mixture in mixtures]).softmax(0) > _NEGLIGIBLE
     for covariance in covariances:
         for summary, columns in zip(shared, likely, strict=True):
-            part = _mixture(summary.of(columns), total[columns], prior[columns], covariance.of(columns), trust)
+            part = _mixture(summary.of(columns), given.of(columns), covariance.of(columns))
             mixtures.append(part.spread(columns))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
-    return mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None]
+    away = None if mixture.distance is None else mixture.distance.times(size)
+    return Posterior(mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None], away)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What hyper-parameters are averaged over with, column by column."""
+
+    total: Tensor
+    prior: Tensor
+    trust: Trust
+    distance: bool
+
+    def of(self, columns: Tensor | slice) -> _Given:
+        """Select some of the columns."""
+        return replace(self, total=self.total[columns], prior=self.prior[columns])
 
 
 @dataclass(frozen=True)
@@ -97,20 +131,22 @@ class _Mixture:
     mean: Tensor  # (columns, players)
     variance: Tensor
     evidence: Tensor  # (columns,)
+    distance: Distance | None
 
     @staticmethod
     def of(parts: list[_Mixture]) -> _Mixture:
         """Put all parts together."""
         means, variances = (torch.stack([getattr(part, name) for part in parts], 1) for name in ("mean", "variance"))
-        return _Mixture._over(means, variances, torch.stack([part.evidence for part in parts], 1))
+        evidence = torch.stack([part.evidence for part in parts], 1)
+        return _Mixture.over(means, variances, evidence, _joined(parts, 1))
 
     @staticmethod
-    def _over(means: Tensor, variances: Tensor, logs: Tensor) -> _Mixture:
+    def over(means: Tensor, variances: Tensor, logs: Tensor, distance: Distance | None) -> _Mixture:
         """Average over dimension 1, with weights proportional to exp(logs)."""
         weights = logs.softmax(1)[:, None]
         mean = weights @ means
         variance = weights @ (variances + (means - mean) ** 2)
-        return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1))
+        return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1), distance)
 
     def spread(self, columns: Tensor) -> _Mixture:
         """Make it a part of all columns, without weight in the others."""
@@ -118,29 +154,36 @@ class _Mixture:
         mean = torch.zeros(len(columns), self.mean.shape[1], dtype=self.mean.dtype)
         variance = torch.zeros_like(mean)
         evidence[columns], mean[columns], variance[columns] = self.evidence, self.mean, self.variance
-        return _Mixture(mean, variance, evidence)
+        return _Mixture(mean, variance, evidence, None if self.distance is None else self.distance.among(columns))
 
 
-def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covariance | None, trust: Trust) -> _Mixture:
+def _joined(parts: list[_Mixture], dimension: int) -> Distance | None:
+    there = [part.distance for part in parts if part.distance is not None]
+    return Distance.cat(there, dimension) if there else None
+
+
+def _mixture(summary: Summary, given: _Given, covariance: Covariance | None) -> _Mixture:
     """Averaged over a, some columns at a time; without a covariance, for players all alike."""
     design = summary.design
     pseudo, players = design.matrix.shape
     at_once = max(1, _NUMBERS_AT_ONCE // (players * max(pseudo, len(_SIGNAL))))
     parts = []
-    for start in range(0, max(1, len(total)), at_once):
+    for start in range(0, max(1, len(given.total)), at_once):
         part = slice(start, start + at_once)
         directions = design.flat if covariance is None else design.directions(covariance.of(part))
-        parts.append(_averaged(summary.of(part), directions, total[part], prior[part], trust))
-    fields = zip(*((part.mean, part.variance, part.evidence) for part in parts), strict=True)
-    return _Mixture(*map(torch.cat, fields))
+        parts.append(_averaged(summary.of(part), directions, given.of(part)))
+    mean, variance, evidence = (
+        torch.cat([getattr(x, name) for x in parts]) for name in ("mean", "variance", "evidence")
+    )
+    return _Mixture(mean, variance, evidence, _joined(parts, 0))
 
 
-def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Tensor, trust: Trust) -> _Mixture:
+def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixture:
     """Average over a: in these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
-    design, values = summary.design, directions.values
+    design, values, trust = summary.design, directions.values, given.trust
     additive, white = directions.additive, directions.white
-    gap = (total - prior.sum(1))[:, None]
-    start = prior + directions.share * gap
+    gap = (given.total - given.prior.sum(1))[:, None]
+    start = given.prior + directions.share * gap
     residual = directions.along(summary.values.T - start @ design.matrix.T)  # ck
     a = _SIGNAL * design.freedom / values.sum(1, keepdim=True)  # ca
     shrink = 1 / (1 + a[..., None] * values[:, None])  # cak
@@ -158,4 +201,5 @@ def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Te
     # of the white part, `unknown` has the reduction for a = 0 already
     variances = a[..., None] * directions.before[:, None] - explained + design.unknown + (1 - shrink) @ white**2
     variances = variances * (squares / (freedom - 2))[..., None]
-    return _Mixture._over(means, variances, logs)
+    distance = Distance.of(given.prior, means, variances, logs, freedom) if given.distance else None
+    return _Mixture.over(means, variances, logs, distance)

@@ -1,0 +1,134 @@
+"""How far attributions are from the Shapley values: what `audit` says against what is true."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from torch import nn
+
+import dasp
+from dasp import ExactShapley, audit, rmse, spearman
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A network that is not gentle, with rows it was not trained on and their Shapley values."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    x = torch.randn(600, 12)
+    y = (x[:, 0] * x[:, 1] * x[:, 2]).tanh() + x[:, 3:6].prod(1) + x[:, 6] * x[:, 7] + x[:, 8]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (model(x[:500])[:, 0] - y[:500]).square().mean().backward()
+        optimizer.step()
+    rows = x[500:540]
+    return model.eval(), rows, ExactShapley(model).attribute(rows)
+
+
+def attributions_of(model, rows, truth):
+    noise = torch.randn(truth.shape, generator=torch.Generator().manual_seed(1)) * truth.std()
+    return {
+        "integrated gradients": IntegratedGradients(model).attribute(rows, target=0),
+        "a tenth off": truth + 0.1 * noise,
+        "nonsense": noise,
+        "wrong sign": -truth,
+        "half of it": truth / 2,
+    }
+
+
+def test_intervals_hold_the_actual_error(trained):
+    model, rows, truth = trained
+    for name, attributions in attributions_of(model, rows, truth).items():
+        report = audit(model, attributions, rows)
+        told = [(report.rmse, rmse(attributions, truth))]
+        if name not in ("wrong sign", "half of it"):  # their correlation is ±1, where no draw is
+            told.append((report.correlation, spearman(attributions, truth)))
+        for interval, actual in told:
+            held = (interval.low <= actual + 1e-6) & (actual - 1e-6 <= interval.high)
+            assert float(held.double().mean()) > 0.85, name
+        ratio = (report.rmse.middle / rmse(attributions, truth)).log().mean().exp()
+        assert 0.7 < float(ratio) < 1.4, name
+
+
+def test_intervals_narrow_with_evaluations(trained):
+    model, rows, truth = trained
+    attributions = attributions_of(model, rows, truth)["integrated gradients"]
+    few, many = (audit(model, attributions, rows, evaluations=number) for number in (64, 1024))
+    widths = [(report.rmse.high / report.rmse.low).log().mean() for report in (few, many)]
+    assert float(widths[1]) < 0.3 * float(widths[0])
+
+
+def test_all_coalitions_give_the_exact_error(trained):
+    model, rows, truth = trained
+    attributions = attributions_of(model, rows, truth)["a tenth off"]
+    report = audit(model, attributions, rows, evaluations=2**12)
+    for interval, actual in (
+        (report.rmse, rmse(attributions, truth)),
+        (report.correlation, spearman(attributions, truth)),
+    ):
+        for bound in (interval.low, interval.middle, interval.high):
+            torch.testing.assert_close(bound.float(), actual, rtol=1e-4, atol=1e-5)
+    assert float(report.std.max()) == 0
+
+
+def test_the_players_that_are_most_off(trained):
+    model, rows, truth = trained
+    attributions = truth.clone()
+    attributions[0, 5] += 3 * truth[0].abs().max()
+    report = audit(model, attributions[:1], rows[:1], evaluations=256)
+    (worst,) = report.worst(number=1)
+    assert worst.player == 5
+    assert abs(worst.value - float(truth[0, 5])) < 4 * worst.std
+    assert str(worst).startswith("player 5: ")
+    assert "1 row, 256 evaluations" in str(report)
+
+
+def test_idle_players_have_no_value(trained):
+    """What attributions say of players who change nothing is an error that needs no evaluation."""
+    model, rows, _ = trained
+    x = rows[:1].clone()
+    x[:, 6:] = 0
+    attributions = ExactShapley(model).attribute(x)
+    attributions[0, 8] = 7.0
+    report = audit(model, attributions, x, evaluations=64)  # 2^6
+    assert float(report.rmse.low) == pytest.approx(7 / 12**0.5, rel=1e-4)
+    assert float(report.rmse.high) == pytest.approx(7 / 12**0.5, rel=1e-4)
+    assert report.worst(number=1)[0].value == 0
+
+
+def test_groups_are_given_whole_or_by_entry(trained):
+    model, rows, _ = trained
+    mask = torch.arange(12) // 2
+    by_entry = IntegratedGradients(model).attribute(rows, target=0)
+    summed = by_entry.view(-1, 6, 2).sum(2).repeat_interleave(2, 1)
+    reports = [audit(model, given, rows, feature_mask=mask, evaluations=32) for given in (by_entry, summed)]
+    torch.testing.assert_close(reports[0].rmse.middle, reports[1].rmse.middle, rtol=1e-4, atol=0)
+
+
+def test_all_outputs_a_background_and_arrays():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 3)).eval()
+    x, background = torch.randn(4, 8), torch.randn(7, 8)
+    truth = ExactShapley(model).attribute(x, background)
+    report = audit(model, truth.numpy() * 1.5, x, background, evaluations=64)
+    assert report.rmse.middle.shape == (4, 3)
+    actual = (truth / 2).square().mean(2).sqrt()
+    held = (report.rmse.low <= actual) & (actual <= report.rmse.high)
+    assert float(held.double().mean()) > 0.7
+    assert len(report.worst(0, 2, output=1)) == 2
+    with pytest.raises(ValueError, match="say which output"):
+        report.worst(0)
+
+
+def test_what_cannot_be_audited(trained):
+    model, rows, truth = trained
+    with pytest.raises(ValueError, match="is needed"):
+        audit(model, truth[:, :5], rows)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        audit(model, np.full((40, 12), np.nan), rows)
+    with pytest.raises(ValueError, match="evaluations must be at least 10, not 4"):
+        audit(model, truth, rows, evaluations=4)
+    assert "audit" in dasp.__all__
