@@ -42,6 +42,7 @@ __all__ = ["FEWEST_PAIRS", "Posterior", "Trust", "posterior"]
 FEWEST_PAIRS = 4  # for a variance to be estimated
 _SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
 _NEGLIGIBLE = 1e-4  # posterior probability
+_IMPOSSIBLE = -20.0  # the log of such a probability
 _NUMBERS_AT_ONCE = 2**22
 
 
@@ -195,6 +196,8 @@ def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixtu
     squares = squares.clamp(min=torch.finfo(squares.dtype).tiny)
     logs = trust.log_density() - (log_determinant + freedom * squares.log()) / 2
 
+    possible = (logs > logs.amax(1, keepdim=True) + _IMPOSSIBLE).any(0)
+    a, shrink, squares, logs = a[:, possible], shrink[:, possible], squares[:, possible], logs[:, possible]
     weighted = shrink * residual[:, None]
     means = (start + summary.shift)[:, None] + a[..., None] * (weighted @ additive) + weighted @ white
     explained = a[..., None] ** 2 * (shrink @ additive**2) + 2 * a[..., None] * (shrink @ (additive * white))
