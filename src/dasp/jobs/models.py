@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import converted
-from dasp.jobs.archives import checked_program
+from dasp.jobs.programs import read_program
 from dasp.propagation.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
@@ -50,8 +50,10 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     """
     model = _read(source, trust) if isinstance(source, (str, Path)) else source
     if weights is not None:
-        if not isinstance(model, nn.Module):
-            raise BadInput(f"{weights}: weights are for modules and factories; a {type(model).__name__} has its own")
+        program = isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".pt2"
+        if program or not isinstance(model, nn.Module):
+            kind = "saved program" if program else type(model).__name__
+            raise BadInput(f"{weights}: weights are for modules and factories; a {kind} has its own")
         _load_weights(model, Path(weights), str(source) if isinstance(source, (str, Path)) else type(model).__name__)
     if isinstance(model, nn.Module):
         model.eval()
@@ -93,9 +95,10 @@ def _built(source: str) -> nn.Module:
 
 
 def _program(path: Path, trust: bool) -> Any:
-    file = path if trust else checked_program(path)
+    if not trust:
+        return read_program(path)
     try:
-        program = torch.export.load(file)
+        program = torch.export.load(path)
     except Exception as error:
         raise BadInput(f"{path} is not a program of torch.export.save, or damaged: {line_of(error)}") from error
     try:
