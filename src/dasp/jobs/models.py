@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import converted
 from dasp.jobs.programs import read_program
+from dasp.jobs.torch_files import read_torch
 from dasp.propagation.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
@@ -111,10 +112,12 @@ def _program(path: Path, trust: bool) -> Any:
 def _torch_file(path: Path, trust: bool) -> Any:
     """A module that was pickled as a whole; anything else in a file of `torch.save` is not a model."""
     try:
-        content = torch.load(path, weights_only=not trust, map_location="cpu")
+        content = read_torch(path, trust=trust)
+    except BadInput:
+        raise
     except Exception as error:
         if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
-            raise _untrusted(path, "a pickled module") from error
+            raise _untrusted(path, "a pickled or scripted module") from error
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
         raise BadInput(f"{path} is a state dict: give it as weights, and a factory package.module:build as the model")
@@ -172,7 +175,9 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file")
     try:
-        state = _safetensors(path) if path.suffix.lower() == ".safetensors" else _tensors(path)
+        state = _safetensors(path) if path.suffix.lower() == ".safetensors" else read_torch(path, trust=False)
+    except BadInput:
+        raise
     except pickle.UnpicklingError as error:
         raise BadInput(f"{path} holds more than tensors: save model.state_dict() alone") from error
     except Exception as error:
@@ -183,10 +188,6 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
         model.load_state_dict(state)
     except Exception as error:
         raise BadInput(f"{path} does not fit {name}: {line_of(error)}") from error
-
-
-def _tensors(path: Path) -> Any:
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:

@@ -50,9 +50,11 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self._zip = ZipFile(path)
+        parts = self._zip.infolist()
         try:
-            check_stored(self._zip.infolist(), path.stat().st_size)
-            self._parts = _by_name(self._zip.infolist())
+            _check_kind(parts)
+            check_stored(parts, path.stat().st_size)
+            self._parts = _by_name(parts)
             self._check_format()
         except BaseException:
             self._zip.close()
@@ -80,6 +82,11 @@ class Archive:
         return json.loads(self.bytes(name))
 
 
+def _check_kind(parts: list[ZipInfo]) -> None:
+    if not any(part.filename.endswith("/archive_format") for part in parts):
+        raise BadZipFile("it is another kind of archive")
+
+
 def _by_name(parts: list[ZipInfo]) -> dict[str, ZipInfo]:
     found: dict[str, ZipInfo] = {}
     roots = set()
@@ -92,6 +99,4 @@ def _by_name(parts: list[ZipInfo]) -> dict[str, ZipInfo]:
             found[name] = part
         elif not _LEFT_OUT.fullmatch(name):
             raise NotUnderstood(f"a part {name[:60]!r} that plain programs do not need")
-    if "archive_format" not in found:
-        raise BadZipFile("it is another kind of archive")
     return found

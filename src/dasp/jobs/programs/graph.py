@@ -234,10 +234,9 @@ def _branch(spec: Any) -> Any:
     parts = [_branch(child) for child in listed(children)]
     if kind is None:
         return _Leaf()
-    keys = json.loads(context)
     if kind == "builtins.dict":
-        return dict(zip(map(identifier, listed(keys)), parts, strict=True))
-    if kind not in ("builtins.tuple", "builtins.list") or keys is not None:
+        return dict(zip(map(identifier, listed(json.loads(context))), parts, strict=True))
+    if kind not in ("builtins.tuple", "builtins.list") or context != "null":
         raise NotUnderstood(f"inputs or outputs in a {str(kind)[:60]!r}")
     return tuple(parts) if kind == "builtins.tuple" else parts
 

@@ -68,7 +68,7 @@ _LAYERS = """
     conv_transpose1d conv_transpose2d conv_transpose3d convolution affine_grid_generator grid_sampler grid_sampler_2d
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
     upsample_trilinear3d _log_softmax _safe_softmax _softmax glu log_softmax softmax _native_batch_norm_legit
-    _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm local_response_norm
+    _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
     native_batch_norm native_group_norm native_layer_norm native_norm rms_norm _fused_rms_norm norm_except_dim
     _weight_norm gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
     scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math
