@@ -275,7 +275,7 @@ def test_files_that_are_no_models(tmp_path):
         ("cut.pt", b"abc", "cannot be read"),
         ("raw.pt", pickle.dumps(network()), "raw.pt is a plain pickle, not a file of torch.save: call it raw.pkl"),
         ("old.pt", pickle.dumps(network(), protocol=2), "is a plain pickle"),
-        ("script.pt", None, "script.pt is a pickled or scripted module, which can run any code.*--trust"),
+        ("script.pt", None, "script.pt is a script of torch.jit, which can run any code.*--trust"),
         ("state.pt", None, "is a state dict: give it as weights"),
         ("tensor.pt", None, "Tensor cannot be explained"),
         ("cut.keras", b"abc", "not a Keras model, or damaged"),

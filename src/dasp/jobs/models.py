@@ -117,7 +117,8 @@ def _torch_file(path: Path, trust: bool) -> Any:
         raise
     except Exception as error:
         if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
-            raise _untrusted(path, "a pickled or scripted module") from error
+            what = "a script of torch.jit" if "TorchScript" in str(error) else "a pickled module"
+            raise _untrusted(path, what) from error
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
         raise BadInput(f"{path} is a state dict: give it as weights, and a factory package.module:build as the model")

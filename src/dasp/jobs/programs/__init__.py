@@ -56,13 +56,14 @@ def read_program(path: Path) -> fx.GraphModule:
 
 
 def _module(archive: Archive) -> fx.GraphModule:
-    graph_module, version, guards = fields(
-        archive.json("models/model.json"), "graph_module", "schema_version", "guards_code",
-        optional=("opset_version", "range_constraints", "verifiers", "torch_version"),
+    program = archive.json("models/model.json")
+    graph_module, version = fields(
+        program, "graph_module", "schema_version",
+        optional=("guards_code", "opset_version", "range_constraints", "verifiers", "torch_version"),
     )  # fmt: skip
     if version["major"] != _FORMAT:
         raise NotUnderstood("the format of another version of torch")
-    for guard in listed(guards):
+    for guard in listed(program.get("guards_code", [])):
         check_arithmetic(guard)
     parts = fields(
         graph_module, "graph", "signature", "module_call_graph", optional=("metadata", "treespec_namedtuple_fields")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from dasp.jobs.programs.archive import NotUnderstood
 
 __all__ = ["PLAIN", "choice", "fields", "identifier", "integer", "listed", "text"]
 
+_SHORT = reprlib.Repr()  # which does not write out what it leaves out
+_SHORT.maxstring = 60
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.]{1,1000}")
 
 
@@ -138,4 +141,4 @@ def _of(kind: type, data: Any) -> Any:
 
 
 def _short(data: Any) -> str:
-    return repr(data)[:60]
+    return _SHORT.repr(data)[:60]

@@ -25,6 +25,7 @@ _LISTS = {f"{kind}s": kind for kind in (
     "as_tensor", "as_optional_tensor", "as_int", "as_float", "as_bool", "as_string", "as_sym_int", "as_sym_float",
     "as_sym_bool",
 )} | {"as_int_lists": "as_ints", "as_float_lists": "as_floats"}  # fmt: skip
+_VALUES = ("sym_int_values", "sym_bool_values", "sym_float_values")
 _SIZES = ("as_sym_int", "as_sym_float", "as_sym_bool")
 _NUMBERS = ("as_int", "as_float", "as_bool")
 _LONGEST = 1024  # bits of a size
@@ -34,13 +35,13 @@ _KEYWORD = 2  # how torch marks an argument that is given by name
 def built(graph_module: list[Any], weights: Tensors, constants: Tensors) -> fx.GraphModule:
     """The module of a graph, its signature and the calls of its modules, of which the first is the program's own."""
     graph, signature, calls = graph_module
-    inputs, outputs, nodes, values, *sizes = fields(
-        graph, "inputs", "outputs", "nodes", "tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values",
-        optional=("is_single_tensor_return", "custom_obj_values"),
+    inputs, outputs, nodes, values = fields(
+        graph, "inputs", "outputs", "nodes", "tensor_values",
+        optional=(*_VALUES, "is_single_tensor_return", "custom_obj_values"),
     )  # fmt: skip
     for meta in values.values():
         check_tensor(meta)
-    for size in (size for named in sizes for size in named.values()):
+    for size in (size for name in _VALUES for size in graph.get(name, {}).values()):
         check_size(size)
     taken, given = fields(signature, "input_specs", "output_specs")
     (in_tree, out_tree), *_ = [_trees(call) for call in listed(calls)]
