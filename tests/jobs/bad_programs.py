@@ -186,6 +186,6 @@ ATTACKS: dict[str, tuple[Change, str]] = {
     "encrypted parts": (in_directory(8, b"\x01"), "encrypted parts"),
     "a compression bomb": (bomb, "compressed parts"),
     "an archive that ends early": (in_directory(20, b"\xff\xff\xff\x7f" * 2), "parts that are larger than the file"),
-    "a graph of more than 32 MB": (put(("torch_version",), "x" * 2**25), "a part models/model.json of more than 32 MB"),
+    "a graph of more than 16 MB": (put(("torch_version",), "x" * 2**24), "a part models/model.json of more than 16 MB"),
     "deep nesting": (nested, "or damaged: maximum recursion depth"),
 }  # fmt: skip

@@ -261,7 +261,7 @@ def test_scripts_are_read_only_if_trusted(tmp_path):
         load_model(network(), weights=tmp_path / "model.pt")
 
 
-def test_files_that_are_no_models(tmp_path):
+def test_files_that_are_no_models(tmp_path, caplog):
     saved_program(tmp_path / "model.pt2")
     content = (tmp_path / "model.pt2").read_bytes()
     torch.save(network().state_dict(), tmp_path / "state.pt")
@@ -289,6 +289,9 @@ def test_files_that_are_no_models(tmp_path):
         assert "\n" not in str(error.value)
     with pytest.raises(BadInput, match="cannot be read"):
         load_model(tmp_path / "cut.pt", trust=True)
+    with pytest.raises(BadInput, match="or damaged"):
+        load_model(tmp_path / "cut.pt2", trust=True)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as other:
         other.writestr("a.txt", "abc")
     with pytest.raises(BadInput, match="not a program"):

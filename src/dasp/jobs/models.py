@@ -12,6 +12,7 @@ named by the user, and runs.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pickle
 import re
@@ -98,10 +99,14 @@ def _built(source: str) -> nn.Module:
 def _program(path: Path, trust: bool) -> Any:
     if not trust:
         return read_program(path)
+    said = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch logs a traceback before it raises
     try:
         program = torch.export.load(path)
     except Exception as error:
         raise BadInput(f"{path} is not a program of torch.export.save, or damaged: {line_of(error)}") from error
+    finally:
+        logging.disable(said)
     try:
         check_dynamic_batch(program)
     except ValueError as error:

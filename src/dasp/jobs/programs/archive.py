@@ -14,7 +14,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 __all__ = ["Archive", "NotUnderstood", "check_stored"]
 
-_MOST_JSON = 2**25
+_MOST_JSON = 2**24
 # Below the archive's own folder. What is not read is named, too, as other parts would be for something else.
 _READ = re.compile(
     r"archive_format|archive_version|models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
