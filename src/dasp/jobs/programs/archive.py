@@ -34,8 +34,7 @@ class NotUnderstood(Exception):
 def check_stored(parts: list[ZipInfo], size: int) -> None:
     """Refuse parts that are more than what a file of this size can hold.
 
-    >>> with ZipFile("/dev/null", "w") as archive:
-    ...     check_stored(archive.infolist(), 0)
+    >>> check_stored([ZipInfo("part")], size=0)
     """
     if any(part.compress_type != ZIP_STORED for part in parts):
         raise NotUnderstood("compressed parts (torch writes none, and they can be of any size)")
