@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
 import zipfile
@@ -156,76 +155,6 @@ class Bomb:
         return Path.touch, (Path(self.path),)
 
 
-def rewritten(source, target, change):
-    """A copy of an archive with the parts that `change` gives other content."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
-        for name in old.namelist():
-            new.writestr(name, change(name, old.read(name)))
-
-
-def graph_changed(change):
-    def changed(name, content):
-        if not name.endswith("models/model.json"):
-            return content
-        program = json.loads(content)
-        change(program)
-        return json.dumps(program).encode()
-
-    return changed
-
-
-def test_programs_that_could_run_code(tmp_path):
-    saved_program(tmp_path / "good.pt2")
-    trace, bad = tmp_path / "trace", tmp_path / "bad.pt2"
-    torch.save(Bomb(trace), tmp_path / "bomb.pt")
-    bomb = (tmp_path / "bomb.pt").read_bytes()
-
-    def injected(program):
-        program["graph_module"]["graph"]["nodes"][0]["outputs"][0]["as_tensor"]["name"] = "x = print(1) #"
-
-    def evaluated(program):
-        program["graph_module"]["graph"]["more"] = {"expr_str": f"open('{trace}', 'w')"}
-
-    for change, message in (
-        (lambda name, content: bomb if "sample_inputs" in name else content, "more than tensors"),
-        (lambda name, content: content.replace(b'"use_pickle": false', b'"use_pickle": true'), "pickled weights"),
-        (graph_changed(injected), "a value named"),
-        (graph_changed(evaluated), "a size"),
-    ):
-        rewritten(tmp_path / "good.pt2", bad, change)
-        with pytest.raises(BadInput, match=message):
-            load_model(bad)
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
-@pytest.mark.parametrize("name", ["model.PT", "model.pt", "../custom_obj_0", "../aotinductor/model.so"])
-def test_programs_with_hidden_parts(tmp_path, name, first):
-    """torch finds parts by names in any case, and another one of two with the same name than Python does."""
-    saved_program(tmp_path / "good.pt2")
-    trace, bad = tmp_path / "trace", tmp_path / "bad.pt2"
-    torch.save(Bomb(trace), tmp_path / "bomb.pt")
-    bomb = (tmp_path / "bomb.pt").read_bytes()
-    with (
-        warnings.catch_warnings(),
-        zipfile.ZipFile(tmp_path / "good.pt2") as old,
-        zipfile.ZipFile(bad, "w", zipfile.ZIP_STORED) as new,
-    ):
-        warnings.simplefilter("ignore")  # that a name is there twice
-        for part in old.namelist():
-            own = part.endswith("sample_inputs/model.pt")
-            hidden = str(Path(part).parent / name)
-            if own and first:
-                new.writestr(hidden, bomb)
-            if not own or name == "model.pt":
-                new.writestr(part, old.read(part))
-            if own and not first:
-                new.writestr(hidden, bomb)
-    with pytest.raises(BadInput, match="can run any code"):
-        load_model(bad)
-    assert not trace.exists()
-
-
 def test_an_old_keras_is_not_safe(keras, tmp_path, monkeypatch):
     (tmp_path / "model.keras").touch()
     monkeypatch.setattr(keras, "__version__", "3.10.0")
@@ -318,17 +247,35 @@ def test_pickles_are_read_only_if_trusted(tmp_path):
     torch.testing.assert_close(load_model(tmp_path / "model.pt", trust=True)(x), network().eval()(x))
 
 
-def test_files_that_are_no_models(tmp_path):
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.trace(network().eval(), torch.ones(1, 5))
+
+
+def test_scripts_are_read_only_if_trusted(tmp_path):
+    scripted().save(tmp_path / "model.pt")
+    x = torch.ones(1, 5)
+    torch.testing.assert_close(load_model(tmp_path / "model.pt", trust=True)(x), network().eval()(x))
+    with pytest.raises(BadInput, match="holds more than tensors"):
+        load_model(network(), weights=tmp_path / "model.pt")
+
+
+def test_files_that_are_no_models(tmp_path, caplog):
     saved_program(tmp_path / "model.pt2")
     content = (tmp_path / "model.pt2").read_bytes()
     torch.save(network().state_dict(), tmp_path / "state.pt")
     torch.save(torch.ones(3), tmp_path / "tensor.pt")
+    scripted().save(tmp_path / "script.pt")
     for name, data, message in (
         ("absent.pt2", None, "no such file"),
         ("cut.pt2", content[: len(content) // 2], "or damaged"),
         ("empty.pt2", b"", "or damaged"),
         ("model.onnx", b"abc", "a model is a"),
         ("cut.pt", b"abc", "cannot be read"),
+        ("raw.pt", pickle.dumps(network()), "raw.pt is a plain pickle, not a file of torch.save: call it raw.pkl"),
+        ("old.pt", pickle.dumps(network(), protocol=2), "is a plain pickle"),
+        ("script.pt", None, "script.pt is a script of torch.jit, which can run any code.*--trust"),
         ("state.pt", None, "is a state dict: give it as weights"),
         ("tensor.pt", None, "Tensor cannot be explained"),
         ("cut.keras", b"abc", "not a Keras model, or damaged"),
@@ -342,6 +289,9 @@ def test_files_that_are_no_models(tmp_path):
         assert "\n" not in str(error.value)
     with pytest.raises(BadInput, match="cannot be read"):
         load_model(tmp_path / "cut.pt", trust=True)
+    with pytest.raises(BadInput, match="or damaged"):
+        load_model(tmp_path / "cut.pt2", trust=True)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as other:
         other.writestr("a.txt", "abc")
     with pytest.raises(BadInput, match="not a program"):

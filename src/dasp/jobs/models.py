@@ -12,6 +12,7 @@ named by the user, and runs.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pickle
 import re
@@ -26,7 +27,8 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import converted
-from dasp.jobs.archives import checked_program
+from dasp.jobs.programs import read_program
+from dasp.jobs.torch_files import read_torch
 from dasp.propagation.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
@@ -50,8 +52,10 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     """
     model = _read(source, trust) if isinstance(source, (str, Path)) else source
     if weights is not None:
-        if not isinstance(model, nn.Module):
-            raise BadInput(f"{weights}: weights are for modules and factories; a {type(model).__name__} has its own")
+        program = isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".pt2"
+        if program or not isinstance(model, nn.Module):
+            kind = "saved program" if program else type(model).__name__
+            raise BadInput(f"{weights}: weights are for modules and factories; a {kind} has its own")
         _load_weights(model, Path(weights), str(source) if isinstance(source, (str, Path)) else type(model).__name__)
     if isinstance(model, nn.Module):
         model.eval()
@@ -93,11 +97,16 @@ def _built(source: str) -> nn.Module:
 
 
 def _program(path: Path, trust: bool) -> Any:
-    file = path if trust else checked_program(path)
+    if not trust:
+        return read_program(path)
+    said = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch logs a traceback before it raises
     try:
-        program = torch.export.load(file)
+        program = torch.export.load(path)
     except Exception as error:
         raise BadInput(f"{path} is not a program of torch.export.save, or damaged: {line_of(error)}") from error
+    finally:
+        logging.disable(said)
     try:
         check_dynamic_batch(program)
     except ValueError as error:
@@ -108,10 +117,13 @@ def _program(path: Path, trust: bool) -> Any:
 def _torch_file(path: Path, trust: bool) -> Any:
     """A module that was pickled as a whole; anything else in a file of `torch.save` is not a model."""
     try:
-        content = torch.load(path, weights_only=not trust, map_location="cpu")
+        content = read_torch(path, trust=trust)
+    except BadInput:
+        raise
     except Exception as error:
         if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
-            raise _untrusted(path, "a pickled module") from error
+            what = "a script of torch.jit" if "TorchScript" in str(error) else "a pickled module"
+            raise _untrusted(path, what) from error
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
         raise BadInput(f"{path} is a state dict: give it as weights, and a factory package.module:build as the model")
@@ -169,7 +181,9 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file")
     try:
-        state = _safetensors(path) if path.suffix.lower() == ".safetensors" else _tensors(path)
+        state = _safetensors(path) if path.suffix.lower() == ".safetensors" else read_torch(path, trust=False)
+    except BadInput:
+        raise
     except pickle.UnpicklingError as error:
         raise BadInput(f"{path} holds more than tensors: save model.state_dict() alone") from error
     except Exception as error:
@@ -180,10 +194,6 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
         model.load_state_dict(state)
     except Exception as error:
         raise BadInput(f"{path} does not fit {name}: {line_of(error)}") from error
-
-
-def _tensors(path: Path) -> Any:
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:

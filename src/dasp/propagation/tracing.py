@@ -211,11 +211,16 @@ def check_evaluation_mode(model: nn.Module) -> None:
 def check_dynamic_batch(program: ExportedProgram) -> None:
     """Refuse a program that takes only one number of rows."""
     if (fixed := _fixed_rows(program)) is not None:
-        raise ValueError(
-            f"the program is for exactly {fixed} row(s): export it with a dynamic batch, torch.export.export(model, "
-            "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
-            "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
-        )
+        raise ValueError(rows_are_fixed(fixed))
+
+
+def rows_are_fixed(rows: int) -> str:
+    """What to do about a program that takes only one number of rows."""
+    return (
+        f"the program is for exactly {rows} row(s): export it with a dynamic batch, torch.export.export(model, "
+        "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
+        "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
+    )
 
 
 def _fixed_rows(program: ExportedProgram) -> int | None:
