@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -11,8 +12,11 @@ from typing import Annotated, Any, get_type_hints
 import torch
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.files import is_utf8
 
 __all__ = ["OPTIONS", "Option", "Options", "name_of", "number_of"]
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,9 @@ class Options:
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
         identity=False, choices=("fail", "skip"))] = "fail"
+    max_unpacked: Annotated[str, Option(
+        "Data", "Largest size of a row, an image, a background or a model when it is unpacked: 500M, 2G, …; what a "
+        "file declares beyond it is refused before memory is taken.", identity=False)] = "1G"
 
     baseline: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
@@ -110,6 +117,8 @@ class Options:
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
             self._check(name, getattr(self, name), option)
+        if not self.limit:
+            raise BadInput(f"--max-unpacked is {self.max_unpacked}; a size like 500M or 2G is needed")
         if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
             raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
         if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
@@ -127,12 +136,22 @@ class Options:
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
+        if isinstance(value, (str, Path)):
+            _check_text(name_of(name), str(value))
+        if isinstance(value, Path):
+            _check_path(name_of(name), value)
         if option.least is not None and value is not None and value < option.least:
             raise BadInput(f"{name_of(name)} is {value}; at least {option.least} is needed")
         if option.choices and value not in option.choices:
             raise BadInput(f"{name_of(name)} is {value!r}; {' or '.join(option.choices)} is needed")
         if option.ray and value is not None and self.engine != "ray":
             raise BadInput(f"{name_of(name)} is for --engine ray")
+
+    @property
+    def limit(self) -> int:
+        """The bytes that --max-unpacked allows; 0 if it is no size."""
+        found = re.fullmatch(r"(\d{1,9})([KMGT]?)(i?B)?", self.max_unpacked.strip(), re.IGNORECASE | re.ASCII)
+        return int(found[1]) * _UNITS[found[2].upper()] if found else 0
 
     def files(self) -> dict[str, Path]:
         """The files and folders whose contents count, by the options that name them."""
@@ -170,8 +189,23 @@ def _is_value(given: str | Path) -> bool:
     return isinstance(given, str) and (given in ("zero", "mean") or number_of(given) is not None)
 
 
+def _check_text(option: str, text: str) -> None:
+    if not text:
+        raise BadInput(f"{option} is empty; leave it out, or say which is meant")
+    if not is_utf8(text):
+        raise BadInput(f"{option} is {text!r}, which is not UTF-8; rename it")
+
+
+def _check_path(option: str, path: Path) -> None:
+    """Refuse a path that the system cannot have, such as one that is too long."""
+    try:
+        path.exists()
+    except OSError as error:
+        raise BadInput(f"{option} is {line_of(path)}: {line_of(error)}") from error
+
+
 def _check_device(device: str) -> None:
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
+    except Exception as error:
         raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
