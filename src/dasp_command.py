@@ -1,4 +1,4 @@
-"""The command `dasp`, outside of the package, which takes seconds to import: an interrupt is answered from the start."""
+"""The command `dasp`, outside of the package, which takes seconds to import: so an interrupt is always answered."""
 
 from __future__ import annotations
 

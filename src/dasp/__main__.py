@@ -1,4 +1,4 @@
-"""`python -m dasp`, and what the command `dasp` calls: says what to install where the command line's libraries are missing."""
+"""`python -m dasp`, also for the command `dasp`: says what to install where libraries of the command are missing."""
 
 from __future__ import annotations
 

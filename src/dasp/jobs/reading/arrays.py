@@ -189,6 +189,8 @@ def _read(file: Path, stream: IO[bytes], size: int, place: int | None = None) ->
         if place is not None:
             stream.seek(place)
         content = stream.read(size)
+    except EOFError:  # an archive that is shorter than it says
+        content = b""
     except Exception as error:
         raise _broken(file, error) from error
     if len(content) < size:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.files import check_unpacked, is_folder, is_utf8
@@ -94,7 +94,8 @@ def _decode(file: Path, limit: int) -> _Decoded:
     try:
         with _unlimited(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's, about what is odd in a file
-            with Image.open(file, formats=_FORMATS) as image:
+            # By its path a file could be mapped into memory, which turns some TIFF files wrongly (Pillow 13).
+            with file.open("rb") as stream, Image.open(stream, formats=_FORMATS) as image:
                 mode = _mode(file, image)
                 check_unpacked(file, "the image", math.prod(image.size) * len(mode) * BYTES, limit)
                 reduced = tuple(_reduced(image))
@@ -102,6 +103,8 @@ def _decode(file: Path, limit: int) -> _Decoded:
                 pixels = np.array(turned.convert(mode), dtype=np.float32)
     except BadInput:
         raise
+    except UnidentifiedImageError as error:
+        raise BadInput(f"{file}: is not an image that can be read; {', '.join(_FORMATS)} are known") from error
     except Exception as error:  # damaged files make Pillow raise anything
         raise BadInput(f"{file}: is not an image that can be read ({line_of(error)})") from error
     pixels /= np.float32(255)
