@@ -67,8 +67,8 @@ class Options:
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
         identity=False, choices=("fail", "skip"))] = "fail"
     max_unpacked: Annotated[str, Option(
-        "Data", "Largest size of a row, an image, a background or a model when it is unpacked: 500M, 2G, …; what a "
-        "file declares beyond it is refused before memory is taken.", identity=False)] = "1G"
+        "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
+        "beyond it is refused before memory is taken.", identity=False)] = "1G"
 
     baseline: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +29,9 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # whatever its name: o
 _GREY = ("1", "L")
 _ALPHA = ("RGBA", "LA", "PA")
 _COLOUR = ("RGB", "P", "CMYK", "YCbCr", *_ALPHA)
+
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it would print is in the error as well
 
 
 class _Decoded(NamedTuple):
@@ -92,7 +97,7 @@ def open_images(folder: Path, limit: int) -> Images:
 def _decode(file: Path, limit: int) -> _Decoded:
     """Decode an image, turned as its EXIF data says."""
     try:
-        with _unlimited(), warnings.catch_warnings():
+        with _unlimited(), _mute(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's, about what is odd in a file
             # By its path a file could be mapped into memory, which turns some TIFF files wrongly (Pillow 13).
             with file.open("rb") as stream, Image.open(stream, formats=_FORMATS) as image:
@@ -134,3 +139,21 @@ def _unlimited() -> Iterator[None]:
         yield
     finally:
         Image.MAX_IMAGE_PIXELS = before
+
+
+@contextmanager
+def _mute() -> Iterator[None]:
+    """Hide what the C code of libtiff writes to stderr about damaged files, besides the error."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no stderr
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
