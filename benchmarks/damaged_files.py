@@ -110,6 +110,7 @@ def _programs(x: np.ndarray) -> list[bytes]:
 
 NUMBERS = (0, 1, -1, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
 WORDS = (b"nan", b"-1", b"True", b"9" * 30, b"1e400", b"\xff\xfe", b"\0", b'"', b"[[[[", b"{}", b"\\ud800", b"\n", b",")
+LETTERS = b"0123456789" * 4 + b".-+eE,;\t\n\r \"'[]{}:\\aF"
 TOKENS: list[Any] = [
     None, True, -1, 0, 2**33, 2**70, 1e308, "", [], {}, "os:system", "ctypes:cdll", "9**9**9**9", "a'); import os #",
     "torch.ops.aten.from_file.default", "__import__('os').system('touch x')", "opaque_obj_0", "custom_obj_0", "..",
@@ -122,8 +123,12 @@ def damaged(content: bytes, chance: random.Random, others: list[bytes], bait: st
         return _archive(content, chance, others, bait)
     if content[:1] == b"{" and chance.random() < 0.5:
         return _tree(content, chance, bait)
+    damages = (
+        _TEXT_DAMAGES if content[:32].strip().replace(b"\n", b"").isascii() and b"\0" not in content[:256] else _DAMAGES
+    )
+    damages = damages if chance.random() < 0.8 else _DAMAGES
     for _ in range(chance.choice((1, 1, 1, 2, 4, 16))):
-        content = chance.choice(_DAMAGES)(content, chance, others)[:LARGEST]
+        content = chance.choice(damages)(content, chance, others)[:LARGEST]
     if content.startswith(b"\x89PNG") and chance.random() < 0.8:
         content = _with_checksums(content)
     return content
@@ -132,6 +137,11 @@ def damaged(content: bytes, chance: random.Random, others: list[bytes], bait: st
 def _flipped(content: bytes, chance: random.Random, _: list[bytes]) -> bytes:
     place = chance.randrange(len(content) or 1)
     return content[:place] + bytes([chance.randrange(256)]) + content[place + 1 :]
+
+
+def _lettered(content: bytes, chance: random.Random, _: list[bytes]) -> bytes:
+    place = chance.randrange(len(content) or 1)
+    return content[:place] + bytes([chance.choice(content + LETTERS)]) + content[place + chance.choice((0, 1, 1)) :]
 
 
 def _cut(content: bytes, chance: random.Random, _: list[bytes]) -> bytes:
@@ -165,6 +175,7 @@ def _spliced(content: bytes, chance: random.Random, others: list[bytes]) -> byte
 
 
 _DAMAGES = (_flipped, _flipped, _flipped, _numbered, _numbered, _worded, _cut, _without, _repeated, _spliced)
+_TEXT_DAMAGES = (_lettered, _lettered, _lettered, _lettered, _worded, _without, _repeated, _spliced)
 
 
 def _with_checksums(content: bytes) -> bytes:
