@@ -117,6 +117,9 @@ def _numpy_files(here: Path, x: np.ndarray) -> None:
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(here / f"{name}.npy", array)
+    signalling = np.ones((2, 4), np.float32)
+    signalling.view(np.uint32)[1, 2] = 0x7F800001  # a NaN that makes processors complain
+    np.save(here / "signalling.npy", signalling)
     poles = x.copy()
     poles[:, 0] = 7
     np.save(here / "poles.npy", poles)

@@ -58,6 +58,7 @@ CASES: dict[str, tuple[str, str]] = {
     "NPY without rows": ("small:build none.npy", "none.npy: has no rows"),
     "NPY of another shape": ("small:build cube.npy", "of shape (2, 2)"),
     "NPY with NaN": ("small:build nan.npy", "column 'x3' is missing or NaN in row 5"),
+    "NPY with a signalling NaN": ("small:words signalling.npy", "column 'x2' is missing or NaN in row 1"),
     "array with NaN": ("small:pictures nans.npy", "entry (1, 2) is missing or NaN in row 0"),
     "columns of an NPY": ("small:build rows.npy --columns a", "--columns names columns, but rows.npy has none"),
     "id of an NPY": ("small:build rows.npy --id a", "--id names columns, but"),

@@ -201,20 +201,24 @@ def _concatenated(source: Source, path: Path, option: str, limit: int) -> NDArra
 
 def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
+    cast, fits = _entries(values, dtype)
+    return cast, fits.reshape(len(values), -1).all(1)
+
+
+def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Values in the dtype, and which of them are usable."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
-    fits = np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
-    return cast, fits.reshape(len(values), -1).all(1)
+        return cast, np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
 
 
 def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
-    cast, _ = _cast(row[None], dtype)
-    wrong = ~np.isfinite(cast[0]) if cast.dtype.kind == "f" else cast[0] != row
-    if not wrong.any():
+    cast, fits = _entries(row, dtype)
+    if fits.all():
         assert isinstance(source, Table)  # others have no targets that could be missing
         return f"no target (column {source.target!r})"
-    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    where = tuple(int(i) for i in np.argwhere(~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]
     if np.isnan(value):
