@@ -119,6 +119,7 @@ CASES: dict[str, tuple[str, str]] = {
     "factory that leaves": ("small:leaves rows.csv", "its code called sys.exit before the job was done"),
     "model that leaves": ("small:Leaves rows.csv", "its code called sys.exit before the job was done"),
     "no such model": ("absent.pt2 rows.csv", "absent.pt2: there is no such file"),
+    "model with a name that is too long": (f"{'long' * 100} rows.csv", "File name too long"),
     "unknown kind of model": ("model.onnx rows.csv", "model.onnx: a model is a .pt2"),
     "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
     "damaged model": ("damaged.pt2 rows.csv", "is not a program of torch.export.save, or damaged"),
@@ -167,6 +168,10 @@ CASES: dict[str, tuple[str, str]] = {
     "no id": ("small:build rows.csv --id ''", "--id is empty"),
     "limit that is no size": ("small:build rows.csv --max-unpacked much", "a size like 500M or 2G is needed"),
     "limit of nothing": ("small:build rows.csv --max-unpacked 0G", "a size like 500M or 2G is needed"),
+    "too many threads": ("small:build rows.csv --threads 100000", "it can be 1024 at most"),
+    "endless chunk": (f"small:build rows.csv --chunk 1{'0' * 30}", "it can be 2147483647 at most"),
+    "negative seed": ("small:build rows.csv --seed -1", "--seed is -1; at least 0"),
+    "seed beyond 32 bits": ("small:build rows.csv --seed 4294967296", "it can be 4294967295 at most"),
     "seed that is text": ("small:build rows.csv --seed today", "Invalid value for '--seed'"),
     "baseline of another width": ("small:build rows.csv --baseline narrow.npy", "shape (3,), those of the data (4,)"),
     "baseline without a column": (

@@ -32,6 +32,7 @@ class Option:
     explainer: bool = False  # it is an option of `Explainer`, by the same name
     ray: bool = False  # it makes sense with --engine ray only
     least: int | None = None
+    most: int = 2**31 - 1  # of a whole number
     choices: tuple[str, ...] = ()
 
 
@@ -91,7 +92,8 @@ class Options:
         explainer=True)] = None
     error_bars: Annotated[bool, Option(
         "Method", "Insist on standard deviations: refuse a method that knows none.", explainer=True)] = False
-    seed: Annotated[int, Option("Method", "Seed for everything that is sampled.", explainer=True)] = 0
+    seed: Annotated[int, Option(
+        "Method", "Seed for everything that is sampled.", explainer=True, least=0, most=2**32 - 1)] = 0
 
     output: Annotated[Path, Option(
         "Output", "File to write, a .parquet file.", flags=("--output", "-o"), identity=False)]
@@ -105,7 +107,7 @@ class Options:
     chunk: Annotated[int | None, Option(
         "Running", "Number of rows that are saved together: a killed job loses no more.", least=1)] = None
     threads: Annotated[int | None, Option(
-        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1)] = None
+        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1, most=1024)] = None
     engine: Annotated[str, Option(
         "Running", "Place to run: this process, or Ray.", identity=False, choices=("local", "ray"))] = "local"
     workers: Annotated[int | None, Option(
@@ -138,10 +140,12 @@ class Options:
         """Refuse a value that the option cannot have."""
         if isinstance(value, (str, Path)):
             _check_text(name_of(name), str(value))
-        if isinstance(value, Path):
-            _check_path(name_of(name), value)
+        if isinstance(value, Path) or option.positional:
+            _check_path(name_of(name), Path(value))
         if option.least is not None and value is not None and value < option.least:
             raise BadInput(f"{name_of(name)} is {value}; at least {option.least} is needed")
+        if isinstance(value, int) and value > option.most:
+            raise BadInput(f"{name_of(name)} is {value}; it can be {option.most} at most")
         if option.choices and value not in option.choices:
             raise BadInput(f"{name_of(name)} is {value!r}; {' or '.join(option.choices)} is needed")
         if option.ray and value is not None and self.engine != "ray":

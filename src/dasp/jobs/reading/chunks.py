@@ -202,7 +202,7 @@ def _concatenated(source: Source, path: Path, option: str, limit: int) -> NDArra
 def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
     cast, fits = _entries(values, dtype)
-    return cast, fits.reshape(len(values), -1).all(1)
+    return cast, np.asarray(fits.reshape(len(values), -1).all(1))
 
 
 def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
