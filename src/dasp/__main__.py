@@ -1,8 +1,10 @@
-"""`python -m dasp`, and the command `dasp`: says what to install where the command line's libraries are missing."""
+"""`python -m dasp`, also for the command `dasp`: says what to install where libraries of the command are missing."""
 
 from __future__ import annotations
 
 import sys
+
+from dasp_command import stops_at_once
 
 __all__ = ["main"]
 
@@ -10,7 +12,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line."""
     try:
-        from dasp.cli import main as run  # noqa: PLC0415
+        with stops_at_once():
+            from dasp.cli import main as run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         sys.exit(f"dasp: {error.name} is missing: pip install 'torch-dasp[cli]'")
     run()

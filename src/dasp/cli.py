@@ -6,9 +6,12 @@ done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anyth
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -20,6 +23,7 @@ from rich.console import Console
 from dasp.errors import BadInput
 from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.paper.sizes import SizeName
+from dasp_command import INTERRUPTED, stops_at_once
 
 app = typer.Typer(
     name="dasp",
@@ -32,6 +36,7 @@ app = typer.Typer(
 _USAGE: type[Any] = typer.BadParameter.__mro__[2]  # the exception of all usage errors; Typer has its own Click by now
 
 _INTERRUPTED = 130
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # what would not stay on its line, or visible
 
 
 _Experiment = Annotated[str, typer.Argument(help="Experiment to run: parkinsons, dna, mnist or all.")]
@@ -87,7 +92,8 @@ def _chosen_size(size: SizeName | None, *, full: bool) -> SizeName:
 def _needs(extra: str) -> Iterator[None]:
     """Say what to install, if a library is missing."""
     try:
-        yield
+        with stops_at_once():
+            yield
     except ModuleNotFoundError as error:
         raise BadInput(f"{error.name} is missing: pip install 'torch-dasp[{extra}]'") from error
 
@@ -125,11 +131,19 @@ def explain(**given: Any) -> None:
     if options.engine == "ray":
         with _needs("cluster"):
             import ray  # noqa: F401, PLC0415
-    run(options)
+    try:
+        run(options)
+    except (SystemExit, typer.Exit) as stop:  # else the exit code would be theirs, without an output
+        raise BadInput(f"{options.model}: its code called sys.exit before the job was done; it must return") from stop
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command that the arguments name."""
+    with redirect_stdout(_lasting(sys.stdout)), redirect_stderr(_lasting(sys.stderr)):
+        _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except BadInput as error:
@@ -137,14 +151,57 @@ def main(arguments: list[str] | None = None) -> None:
     except _USAGE as error:
         message = " ".join(error.format_message().split())
         _stop(f"dasp: {message}" if message else "", 2)  # none, if it has printed its help
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort as stop:
+        if isinstance(stop.__cause__, EOFError):  # a file that ends early, not the user
+            raise stop.__cause__ from None
+        code = _INTERRUPTED
+    except KeyboardInterrupt:
         code = _INTERRUPTED
     if code == _INTERRUPTED:  # Typer may have caught it
-        _stop("dasp: interrupted; run the same command again to go on where it stopped", _INTERRUPTED)
+        _stop(INTERRUPTED, _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _stop(message: str, code: int) -> None:
     if message:
-        print(message, file=sys.stderr)
+        print(_UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), message), file=sys.stderr)
     sys.exit(code)
+
+
+class _Lasting:
+    """A stream whose reader may leave (`dasp … | head -1`): what is written afterwards is lost, but the job goes on."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write as far as it is possible."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._leave()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush as far as it is possible."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Write to nowhere from now on: the stream still has what it could not write, and tries again at the end."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+def _lasting(stream: Any) -> Any:
+    """A stream of the process that fails neither without a reader nor at a letter that the terminal has not."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.reconfigure(errors="backslashreplace", line_buffering=True)
+    return _Lasting(stream)

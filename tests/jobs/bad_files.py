@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import struct
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from explain_files import FACTORY, rows, write_csv
-from PIL import Image
+from PIL import Image, PngImagePlugin
 from torch import nn
 
 
@@ -23,7 +27,10 @@ def write_bad_files(here: Path) -> None:
     _text_files(here, x)
     _parquet_files(here, x)
     _numpy_files(here, x)
+    _forged_arrays(here)
     _images(here)
+    _odd_images(here)
+    _special_files(here)
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
     for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "damaged.safetensors", "rows.xlsx"):
@@ -36,6 +43,15 @@ _UNTRACEABLE = """
 class Untraceable(nn.Module):
     def forward(self, x):
         return x[:, :3] if float(x.sum()) > 0 else x[:, 1:]
+
+
+def leaves():
+    raise SystemExit(0)
+
+
+class Leaves(nn.Module):
+    def forward(self, x):
+        raise SystemExit
 """
 
 
@@ -49,6 +65,7 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "infinite.csv": "a,b,c,d\ninf,2,3,4\n", "huge.csv": "a,b,c,d\n1,2,1e300,4\n",
         "hopeless.csv": "a,b,c,d\n,2,3,4\n1,nan,3,4\n", "narrow.csv": "a,b,c\n1,2,3\n",
         "labelled.csv": "a,b,c,d,large,half,missing\n1,2,3,4,9,0.5,\n", "taken.csv": "a,b,c,prediction\n1,2,3,4\n",
+        "whole.csv": "a,b,c,d\n1,2,3,4\n",
         "id.csv": "id,b,c,d\n1,2,3,4\n", "target.csv": "a,b,c,target\n1,2,3,4\n",
         "text.parquet": "a,b\n1,2\n", "empty.parquet": "", "text.npy": "a,b\n1,2\n", "text.npz": "a,b\n1,2\n",
         "broken.json": '{"one": ["a",', "list.json": '["a", "b"]', "flat.json": '{"one": "a"}',
@@ -56,6 +73,9 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "strange.json": '{"one": ["a", "b", "c", "d"], "two": ["z"]}',
         "names.json": '{"one": ["a"], "one": ["b", "c", "d"]}',
         "taken.json": '{"one": ["a", "b"], "gap": ["c", "d"]}', "one.json": '{"one": ["a", "b", "c", "d"]}',
+        "hollow.json": '{"one": [], "two": ["a", "b", "c", "d"]}', "lone.json": '{"\\ud800": ["a", "b", "c", "d"]}',
+        "deep.json": '{"one": ' + "[" * 100_000, "digits.json": '{"one": [' + "9" * 5000 + "]}",
+        "nested.json": '{"one": [["a"], "b", "c", "d"]}', "none.json": "{}",
         "good.json": '{"one": ["a", "b"], "two": ["c", "d"]}',
     }  # fmt: skip
     for name, text in texts.items():
@@ -76,6 +96,11 @@ def _parquet_files(here: Path, x: np.ndarray) -> None:
     table.assign(b=[1.0, 2.0, None, *range(len(x) - 3)]).to_parquet(here / "nulls.parquet")
     columns = [pa.array(column) for column in x.T]
     pq.write_table(pa.Table.from_arrays(columns, names=list("abad")), here / "twice.parquet")
+    for name, added in {"name": {"qqqq": x[:, 0]}, "ids": {"n": ["qqqq"] * len(x)}}.items():
+        plain = pa.table({**dict(zip("abcd", columns, strict=True)), **added})
+        pq.write_table(plain, here / f"{name}.parquet", store_schema=False, compression="none", use_dictionary=False)
+        whole = (here / f"{name}.parquet").read_bytes()
+        (here / f"{name}.parquet").write_bytes(whole.replace(b"qqqq", b"\xff\xfe\xff\xfe"))
 
 
 def _numpy_files(here: Path, x: np.ndarray) -> None:
@@ -86,10 +111,15 @@ def _numpy_files(here: Path, x: np.ndarray) -> None:
     arrays = {
         "rows": x, "flat": x[0], "strings": np.array([["a"]]), "complex": x.astype(complex), "none": x[:0],
         "cube": x.reshape(-1, 2, 2), "nan": nan, "nans": nans, "wide": rows(3, 12), "narrow": x[:1, :3],
-        "gap": np.array([0, 0, 2, 2]), "negative": np.array([-1, 0, 1, 1]), "short": np.array([0, 1, 2]),
+        "gap": np.array([0, 0, 2, 2]), "far": np.array([0, 0, 2**33, 2**33]),
+        "wrapped": np.array([0, 0, 2**64 - 1, 1], np.uint64), "hollow": x[:, :0],
+        "negative": np.array([-1, 0, 1, 1]), "short": np.array([0, 1, 2]),
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(here / f"{name}.npy", array)
+    signalling = np.ones((2, 4), np.float32)
+    signalling.view(np.uint32)[1, 2] = 0x7F800001  # a NaN that makes processors complain
+    np.save(here / "signalling.npy", signalling)
     poles = x.copy()
     poles[:, 0] = 7
     np.save(here / "poles.npy", poles)
@@ -116,6 +146,39 @@ def _damaged_streams(here: Path) -> None:
     (here / "archive.npz").rename(here / "archive.npy")
 
 
+def _npy(shape: tuple[object, ...], entries: bytes = bytes(64)) -> bytes:
+    """An NPY file of float32 that says of itself what it likes."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return stream.getvalue() + entries
+
+
+def _npz(file: Path, content: bytes, method: int = zipfile.ZIP_STORED) -> bytes:
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("x.npy", content)
+    return file.read_bytes()
+
+
+def _forged_arrays(here: Path) -> None:
+    shapes = {"giant": (2**62, 4), "minus": (-1, 4), "true": (True, 4), "many": (1,) * 70, "vast": (0, 2**40)}
+    for name, shape in shapes.items():
+        (here / f"{name}.npy").write_bytes(_npy(shape))
+        _npz(here / f"{name}.npz", _npy(shape))
+    (here / "newer.npy").write_bytes(_npy((2, 4)).replace(b"NUMPY\x01", b"NUMPY\x07"))
+    (here / "tongues.npy").write_bytes(_npy((2, 4)).replace(b"False", b"'\\d' "))
+    whole = _npz(here / "version.npz", _npy((2, 4)))
+    directory = whole.index(b"PK\1\2")
+    (here / "version.npz").write_bytes(whole[: directory + 6] + b"\x64" + whole[directory + 7 :])
+    for name, size in {"bomb.npz": 2**30, "early.npz": 2**20}.items():  # they declare more than they have
+        content = _npy((1, size // 4), b"")
+        whole = _npz(here / name, content)
+        declared = struct.pack("<LL", len(content) + size, len(content) + size)
+        (here / name).write_bytes(whole.replace(struct.pack("<LL", len(content), len(content)), declared))
+    for name, method in {"lzma.npz": zipfile.ZIP_LZMA, "bz2.npz": zipfile.ZIP_BZIP2}.items():
+        whole = _npz(here / name, _npy((2, 4)), method)
+        (here / name).write_bytes(whole[:80] + bytes(8) + whole[88:])
+
+
 def _images(here: Path) -> None:
     def picture(file: str, mode: str = "L", size: tuple[int, int] = (4, 4)) -> None:
         (here / file).parent.mkdir(exist_ok=True)
@@ -131,3 +194,23 @@ def _images(here: Path) -> None:
     whole = (here / "torn" / "a.png").read_bytes()
     (here / "torn" / "b.png").write_bytes(whole[: whole.index(b"IDAT") + 8])
     (here / "fake" / "b.png").write_text("no image")
+
+
+def _odd_images(here: Path) -> None:
+    for name in ("eps", "large", "texts", "latin"):
+        (here / name).mkdir()
+    Image.new("L", (4, 4)).save(here / "eps" / "a.png", format="EPS")
+    Image.new("1", (12_000, 12_000)).save(here / "large" / "a.png")
+    text = PngImagePlugin.PngInfo()
+    text.add_text("comment", " " * 2**21, zip=True)
+    Image.new("L", (4, 4)).save(here / "texts" / "a.png", pnginfo=text)
+    Image.new("L", (4, 4)).save(os.fsdecode(os.fsencode(here / "latin") + b"/\xff.png"))
+
+
+def _special_files(here: Path) -> None:
+    (here / "pipes").mkdir()
+    for name in ("pipe.csv", "pipe.parquet", "pipe.npy", "pipe.npz", "pipe.json", "pipes/a.png"):
+        os.mkfifo(here / name)
+    (here / "loop.csv").symlink_to("loop.csv")
+    (here / "dead").mkdir()
+    (here / "dead" / "a.png").symlink_to("nowhere")

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 from dasp.jobs.options import number_of
 from dasp.jobs.reading.arrays import load
 from dasp.jobs.reading.chunks import read_all
+from dasp.jobs.reading.files import check_file, check_unpacked, is_utf8
 
 __all__ = ["RESERVED", "absent", "groups"]
 
@@ -24,21 +25,22 @@ _HINTS = {
 
 
 def groups(
-    file: Path | None, names: tuple[str, ...] | None, shape: tuple[int, ...]
+    file: Path | None, names: tuple[str, ...] | None, shape: tuple[int, ...], limit: int
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
     """The player of every entry (None: each its own), and the players' names (None for images and other arrays).
 
     A JSON file has lists of columns by the name of their group; a NumPy file has player numbers in the shape of a row.
+    The file may take `limit` bytes.
     """
     if file is None:
         mask = None
     elif file.suffix.lower() == ".json":
         if names is None:
             raise BadInput(f"--groups: {file} names columns, but the data has none; give player numbers as a .npy file")
-        found = _json(file, names)
-        mask, names = np.array([_group_of(found, name) for name in names]), tuple(found)
+        found = _json(file, limit)
+        mask, names = _players(file, found, names), tuple(found)
     elif file.suffix.lower() == ".npy":
-        mask = _numbers(file, shape)
+        mask = _numbers(file, shape, limit)
         names = None if names is None else tuple(f"group{i}" for i in range(mask.max() + 1))
     else:
         raise BadInput(f"--groups: {file} must be a .json file (names) or a .npy file (player numbers)")
@@ -55,11 +57,13 @@ def absent(
     shape: tuple[int, ...],
     dtype: str,
     mean: NDArray[np.float64],
+    limit: int,
 ) -> dict[str, NDArray[Any]]:
-    """The `baselines` or the `background` for an `Explainer`; `mean` is the mean of the data."""
+    """The `baselines` or the `background` for an `Explainer`; `mean` is the mean of the data. A file may take `limit`
+    bytes."""
     columns = None if names is None else list(names)
     if background is not None:
-        rows = read_all(background, columns, shape, dtype, "--background")
+        rows = read_all(background, columns, shape, dtype, "--background", limit)
         if baseline == "mean":
             return {"baselines": _typed(rows.mean(0, dtype=np.float64), dtype)}
         return {"background": rows}
@@ -69,7 +73,7 @@ def absent(
         return {"baselines": _typed(mean, dtype)}
     number = number_of(baseline)
     if number is None:
-        rows = read_all(Path(baseline), columns, shape, dtype, "--baseline")
+        rows = read_all(Path(baseline), columns, shape, dtype, "--baseline", limit)
         if len(rows) != 1:
             raise BadInput(
                 f"--baseline: {baseline} has {len(rows)} rows, one is needed; --background averages over many"
@@ -81,32 +85,39 @@ def absent(
 
 
 def _typed(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
-    cast = values.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = values.astype(dtype)
     if cast.dtype.kind != "f" and (cast != values).any():
         raise BadInput("--baseline must be whole numbers, as the model's inputs are")
+    if not np.isfinite(cast).all():
+        raise BadInput(f"--baseline is {values.flat[np.argmin(np.isfinite(cast))]:g}, which is not finite in {dtype}")
     return cast
 
 
-def _json(file: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
+def _json(file: Path, limit: int) -> dict[str, list[str]]:
+    """Lists of names by the name of their group."""
     try:
+        check_file(file)
+        check_unpacked(file, "the file", file.stat().st_size, limit)
         found = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except BadInput as error:
+        raise BadInput(f"--groups: {error}") from error
     except OSError as error:
         raise BadInput(f"--groups: {file}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         raise BadInput(f"--groups: {file} is not JSON ({error})") from error
+    except RecursionError as error:
+        raise BadInput(f"--groups: {file} is nested too deeply") from error
     except ValueError as error:  # a name twice, or bytes that are not UTF-8
-        raise BadInput(f"--groups: {file} cannot be used: {error}") from error
+        raise BadInput(f"--groups: {file} cannot be used: {line_of(error)}") from error
     lists = isinstance(found, dict) and all(isinstance(group, list) for group in found.values())
     if not found or not lists:
         raise BadInput(f'--groups: {file} must look like {{"name of a group": ["a column", "another"], …}}')
-    members = [name for group in found.values() for name in group]
-    for name in members:
-        if name not in names:
-            raise BadInput(f"--groups: {file} lists {name!r}, which is not an input")
-    for name in names:
-        if members.count(name) != 1:
-            where = "in no group" if name not in members else "listed twice"
-            raise BadInput(f"--groups: {file}: input {name!r} is {where}; each input belongs to one group")
+    for name, group in found.items():
+        if not is_utf8(name):
+            raise BadInput(f"--groups: {file}: the name {line_of(repr(name))} cannot be written in UTF-8")
+        if not group:
+            raise BadInput(f"--groups: {file}: group {name!r} is empty; leave it out, or list its inputs")
     return found
 
 
@@ -116,26 +127,38 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _group_of(found: dict[str, list[str]], name: str) -> int:
-    return next(i for i, group in enumerate(found.values()) if name in group)
+def _players(file: Path, found: dict[str, list[str]], names: tuple[str, ...]) -> NDArray[np.int64]:
+    """The number of each input's group."""
+    known, players = set(names), {}
+    for number, group in enumerate(found.values()):
+        for name in group:
+            if not isinstance(name, str) or name not in known:
+                raise BadInput(f"--groups: {file} lists {line_of(repr(name))}, which is not an input")
+            if name in players:
+                raise BadInput(f"--groups: {file}: input {name!r} is listed twice; each input belongs to one group")
+            players[name] = number
+    for name in names:
+        if name not in players:
+            raise BadInput(f"--groups: {file}: input {name!r} is in no group; each input belongs to one group")
+    return np.array([players[name] for name in names])
 
 
-def _numbers(file: Path, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _numbers(file: Path, shape: tuple[int, ...], limit: int) -> NDArray[np.int64]:
     try:
-        loaded = load(file)
+        loaded = load(file, limit)
     except BadInput as error:
         raise BadInput(f"--groups: {error}") from error
     if loaded.dtype.kind not in "iu":
         raise BadInput(f"--groups: {file} has dtype {loaded.dtype}; player numbers must be integers")
     try:
-        mask = np.broadcast_to(loaded, shape).astype(np.int64)
+        mask = np.broadcast_to(loaded, shape)
     except ValueError as error:
         raise BadInput(
             f"--groups: {file} has shape {loaded.shape}, which does not fit rows of shape {shape}"
         ) from error
-    used = set(np.unique(mask).tolist())
-    missing = set(range(max(used) + 1)) - used
-    if min(used) < 0 or missing:
-        wrong = f"there is no player {min(missing)}" if missing else f"{min(used)} is below 0"
-        raise BadInput(f"--groups: {file} must number the players 0, 1, … {max(used)}, but {wrong}")
-    return mask
+    used = np.unique(mask).tolist()  # in their order
+    wrong = next((i for i, number in enumerate(used) if number != i), None)
+    if wrong is not None:
+        what = f"{used[0]} is below 0" if used[0] < 0 else f"there is no player {wrong}"
+        raise BadInput(f"--groups: {file} must number the players 0, 1, … {used[-1]}, but {what}")
+    return mask.astype(np.int64)

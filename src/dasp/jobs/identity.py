@@ -19,7 +19,7 @@ import dasp
 from dasp.errors import BadInput
 from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.jobs.parts import Job
-from dasp.jobs.reading.images import open_images
+from dasp.jobs.reading.images import image_files
 
 __all__ = ["PARAMETERS", "check_free", "checksum", "describe", "fingerprint"]
 
@@ -92,7 +92,7 @@ def checksum(files: list[Path], root: Path | None = None) -> str:
 
 def _content(path: Path) -> str:
     """SHA-256 of a file, or of the images in a folder."""
-    return checksum(open_images(path).files if path.is_dir() else [path], path)
+    return checksum(image_files(path) if path.is_dir() else [path], path)
 
 
 def fingerprint(model: nn.Module) -> str:

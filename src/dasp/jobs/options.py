@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -11,8 +12,11 @@ from typing import Annotated, Any, get_type_hints
 import torch
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.files import is_utf8
 
 __all__ = ["OPTIONS", "Option", "Options", "name_of", "number_of"]
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Option:
     explainer: bool = False  # it is an option of `Explainer`, by the same name
     ray: bool = False  # it makes sense with --engine ray only
     least: int | None = None
+    most: int = 2**31 - 1  # of a whole number
     choices: tuple[str, ...] = ()
 
 
@@ -62,6 +67,9 @@ class Options:
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
         identity=False, choices=("fail", "skip"))] = "fail"
+    max_unpacked: Annotated[str, Option(
+        "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
+        "beyond it is refused before memory is taken.", identity=False)] = "1G"
 
     baseline: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
@@ -84,7 +92,8 @@ class Options:
         explainer=True)] = None
     error_bars: Annotated[bool, Option(
         "Method", "Insist on standard deviations: refuse a method that knows none.", explainer=True)] = False
-    seed: Annotated[int, Option("Method", "Seed for everything that is sampled.", explainer=True)] = 0
+    seed: Annotated[int, Option(
+        "Method", "Seed for everything that is sampled.", explainer=True, least=0, most=2**32 - 1)] = 0
 
     output: Annotated[Path, Option(
         "Output", "File to write, a .parquet file.", flags=("--output", "-o"), identity=False)]
@@ -98,7 +107,7 @@ class Options:
     chunk: Annotated[int | None, Option(
         "Running", "Number of rows that are saved together: a killed job loses no more.", least=1)] = None
     threads: Annotated[int | None, Option(
-        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1)] = None
+        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1, most=1024)] = None
     engine: Annotated[str, Option(
         "Running", "Place to run: this process, or Ray.", identity=False, choices=("local", "ray"))] = "local"
     workers: Annotated[int | None, Option(
@@ -110,6 +119,8 @@ class Options:
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
             self._check(name, getattr(self, name), option)
+        if not self.limit:
+            raise BadInput(f"--max-unpacked is {self.max_unpacked}; a size like 500M or 2G is needed")
         if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
             raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
         if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
@@ -127,12 +138,24 @@ class Options:
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
+        if isinstance(value, (str, Path)):
+            _check_text(name_of(name), str(value))
+        if isinstance(value, Path) or option.positional:
+            _check_path(name_of(name), Path(value))
         if option.least is not None and value is not None and value < option.least:
             raise BadInput(f"{name_of(name)} is {value}; at least {option.least} is needed")
+        if isinstance(value, int) and value > option.most:
+            raise BadInput(f"{name_of(name)} is {value}; it can be {option.most} at most")
         if option.choices and value not in option.choices:
             raise BadInput(f"{name_of(name)} is {value!r}; {' or '.join(option.choices)} is needed")
         if option.ray and value is not None and self.engine != "ray":
             raise BadInput(f"{name_of(name)} is for --engine ray")
+
+    @property
+    def limit(self) -> int:
+        """The bytes that --max-unpacked allows; 0 if it is no size."""
+        found = re.fullmatch(r"(\d{1,9})([KMGT]?)(i?B)?", self.max_unpacked.strip(), re.IGNORECASE | re.ASCII)
+        return int(found[1]) * _UNITS[found[2].upper()] if found else 0
 
     def files(self) -> dict[str, Path]:
         """The files and folders whose contents count, by the options that name them."""
@@ -170,8 +193,23 @@ def _is_value(given: str | Path) -> bool:
     return isinstance(given, str) and (given in ("zero", "mean") or number_of(given) is not None)
 
 
+def _check_text(option: str, text: str) -> None:
+    if not text:
+        raise BadInput(f"{option} is empty; leave it out, or say which is meant")
+    if not is_utf8(text):
+        raise BadInput(f"{option} is {text!r}, which is not UTF-8; rename it")
+
+
+def _check_path(option: str, path: Path) -> None:
+    """Refuse a path that the system cannot have, such as one that is too long."""
+    try:
+        path.exists()
+    except OSError as error:
+        raise BadInput(f"{option} is {line_of(path)}: {line_of(error)}") from error
+
+
 def _check_device(device: str) -> None:
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
+    except Exception as error:
         raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error

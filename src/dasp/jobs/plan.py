@@ -53,12 +53,16 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     dtype = _dtype(model, options)
     target = _target(options.target)
     label = target if isinstance(target, str) and target != PREDICTED else None
-    source = open_data(options.data, _list(options.columns), _list(options.drop), options.id, label)
-    mask, names = groups.groups(options.groups, source.names, source.shape)
+    source = open_data(
+        options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
+    )
+    mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
     say(_description(options.data, source.shape, seen))
+    for warning in seen.warnings():
+        say(f"warning: {warning}")
     baseline = options.baseline or "zero"
-    absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean)
+    absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean, options.limit)
     outputs = _outputs(model, seen, options)
     before = _chosen_before(options, model, earlier)
     task = Task(

@@ -1,33 +1,54 @@
-"""Rows of a NumPy file: an array mapped into memory (.npy), or read as a stream (.npz)."""
+"""Rows of a NumPy file, read piece by piece: of an array by itself (.npy), or of the only one in an archive (.npz).
+
+Nothing is mapped into memory: where a mapped file gets shorter, the system ends the process.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import warnings
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.source import RawChunk
+from dasp.jobs.reading.files import check_file, check_unpacked
+from dasp.jobs.reading.source import BYTES, RawChunk
 
 __all__ = ["ARRAYS", "NPY", "NPZ", "entry_names", "load", "open_array"]
 
+_MAGIC, _ARCHIVE = b"\x93NUMPY", b"PK"
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # NumPy's; others unpack all that they are given at once
+_DIMENSIONS = 32
 
-def load(file: Path, *, mapped: bool = False) -> NDArray[Any]:
-    """The array of a .npy file; if `mapped`, only what is used of it is read."""
-    try:
-        array = np.load(file, allow_pickle=False, mmap_mode="r" if mapped else None)
-    except Exception as error:
-        raise _broken(file, error) from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise BadInput(f"{file}: is an archive of arrays; its name should end in .npz")
-    return array
+
+class _Header(NamedTuple):
+    """What the beginning of an array says of the rest."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """The size of all entries."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def load(file: Path, limit: int) -> NDArray[Any]:
+    """The array of a .npy file, of at most `limit` bytes."""
+    with NPY.opened(file) as (stream, header):
+        check_unpacked(file, "the array", header.bytes, limit)
+        entries = np.frombuffer(_read(file, stream, header.bytes), header.dtype)
+    return entries.reshape(header.shape, order="F" if header.fortran else "C")
 
 
 def entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -35,29 +56,13 @@ def entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(shape[0]))
 
 
-def _broken(file: Path, error: Exception) -> BadInput:
-    """The error for a file that a library cannot read; it can raise anything if the file is damaged."""
-    return BadInput(f"{file}: cannot be read: {line_of(error)}")
-
-
 @dataclass(frozen=True)
 class NPY:
     """One array in a file of its own; rows along dimension 0."""
 
     file: Path
-
-    @cached_property
-    def array(self) -> NDArray[Any]:
-        """The array, of which only what is used is read."""
-        return load(self.file, mapped=True)
-
-    def __getstate__(self) -> dict[str, Path]:
-        return {"file": self.file}  # not what was read of it
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a row."""
-        return tuple(self.array.shape[1:])
+    rows: int
+    shape: tuple[int, ...]
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -71,75 +76,128 @@ class NPY:
 
     def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
         """Chunks of `size` rows, which have neither ids nor targets."""
-        for number in range(-(-len(self.array) // size)):
-            if number not in skip:
-                yield RawChunk(number, np.array(self.array[number * size : (number + 1) * size]))
+        with self.opened(self.file) as (stream, header):
+            if header.shape != (self.rows, *self.shape):
+                raise BadInput(f"{self.file}: has changed while it was read")
+            start = stream.tell()
+            for number in range(-(-self.rows // size)):
+                if number not in skip:
+                    rows = range(number * size, min(self.rows, (number + 1) * size))
+                    yield RawChunk(number, _rows(self.file, stream, start, header, rows))
+
+    @staticmethod
+    @contextmanager
+    def opened(file: Path) -> Iterator[tuple[IO[bytes], _Header]]:
+        """A stream of the entries, and what is known of them."""
+        check_file(file)
+        try:
+            stream = file.open("rb")
+        except OSError as error:
+            raise _broken(file, error) from error
+        with stream:
+            magic = stream.read(len(_MAGIC))
+            if magic.startswith(_ARCHIVE):
+                raise BadInput(f"{file}: is an archive of arrays; its name should end in .npz")
+            if magic != _MAGIC:
+                raise BadInput(f"{file}: is not a file of numpy.save")
+            stream.seek(0)
+            yield stream, _header(file, stream, os.fstat(stream.fileno()).st_size)
 
 
 class NPZ(NPY):
     """The only array of an archive, compressed or not, read from front to back."""
 
-    @cached_property
-    def array(self) -> NDArray[Any]:
-        """An array of the same shape and dtype, without the entries."""
-        with _Member(self.file) as (_, shape, dtype):
-            return np.broadcast_to(np.zeros((), dtype), shape)
-
-    def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
-        """Chunks of `size` rows; those to skip are read as well, as the stream has no way around them."""
-        with _Member(self.file) as (stream, shape, dtype):
-            row = int(np.prod(shape[1:])) * dtype.itemsize
-            for number in range(-(-shape[0] // size)):
-                rows = min(size, shape[0] - number * size)
-                try:
-                    content = stream.read(rows * row)
-                except Exception as error:
-                    raise _broken(self.file, error) from error
-                if len(content) < rows * row:
-                    raise BadInput(f"{self.file}: is truncated in row {number * size + len(content) // max(row, 1)}")
-                if number not in skip:
-                    yield RawChunk(number, np.frombuffer(content, dtype).reshape(rows, *shape[1:]).copy())
-
-
-class _Member:
-    """The only array of an archive as a context: a stream of its entries, its shape and its dtype."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __enter__(self) -> tuple[IO[bytes], tuple[int, ...], np.dtype[Any]]:
+    @staticmethod
+    @contextmanager
+    def opened(file: Path) -> Iterator[tuple[IO[bytes], _Header]]:
+        """A stream of the entries, unpacked as they are read, and what is known of them."""
+        check_file(file)
         try:
-            self.archive = zipfile.ZipFile(self.file)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise _broken(self.file, error) from error
-        names = [name.removesuffix(".npy") for name in self.archive.namelist()]
-        if len(names) != 1:
-            raise BadInput(f"{self.file}: has {len(names)} arrays ({', '.join(names[:5])}); one is needed")
-        try:
-            self.stream = self.archive.open(self.archive.namelist()[0])
-            version = np.lib.format.read_magic(self.stream)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = header(self.stream)
+            archive = zipfile.ZipFile(file)
         except Exception as error:
-            raise _broken(self.file, error) from error
-        if fortran and len(shape) > 1:
-            raise BadInput(f"{self.file}: the array is in Fortran order; save np.ascontiguousarray of it")
-        return self.stream, shape, dtype
-
-    def __exit__(self, *_: object) -> None:
-        self.stream.close()
-        self.archive.close()
+            raise _broken(file, error) from error
+        with archive:
+            members = archive.infolist()
+            if len(members) != 1:
+                names = ", ".join(member.filename.removesuffix(".npy") for member in members[:5])
+                raise BadInput(f"{file}: has {len(members)} arrays ({names}); one is needed")
+            if members[0].compress_type not in _METHODS:
+                raise BadInput(f"{file}: is not compressed as NumPy does it; write it by numpy.savez_compressed")
+            try:
+                stream = archive.open(members[0])
+            except Exception as error:
+                raise _broken(file, error) from error
+            with stream:
+                header = _header(file, stream, members[0].file_size)
+                if header.fortran and len(header.shape) > 1:
+                    raise BadInput(f"{file}: the array is in Fortran order; save np.ascontiguousarray of it")
+                yield stream, header
 
 
 ARRAYS: dict[str, type[NPY]] = {".npy": NPY, ".npz": NPZ}
 
 
-def open_array(file: Path) -> NPY:
-    """The array of a file, which must have numbers, rows and features."""
-    source = ARRAYS[file.suffix.lower()](file)
-    array = source.array
-    if array.dtype.kind not in "fiub":
-        raise BadInput(f"{file}: has dtype {array.dtype}; numbers are needed")
-    if array.ndim < 2:
-        raise BadInput(f"{file}: has shape {array.shape}; rows along dimension 0 and inputs along others are needed")
-    return source
+def open_array(file: Path, limit: int) -> NPY:
+    """The array of a file, which must have rows and features; a row may take `limit` bytes."""
+    kind = ARRAYS[file.suffix.lower()]
+    with kind.opened(file) as (_, header):
+        rows, *shape = header.shape or (0,)
+    if not shape or 0 in shape:
+        raise BadInput(f"{file}: has shape {header.shape}; rows along dimension 0 and inputs along others are needed")
+    check_unpacked(file, "a row", math.prod(shape) * BYTES, limit)
+    return kind(file, rows, tuple(shape))
+
+
+def _header(file: Path, stream: IO[bytes], size: int) -> _Header:
+    """The header of an array whose file has so many bytes; the stream is at the first entry then."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers by old versions of Python
+            version = np.lib.format.read_magic(stream)
+            header = _Header(*_HEADERS[version](stream))
+    except KeyError as error:
+        raise BadInput(f"{file}: is of another version of NumPy's format, {line_of(error)}") from error
+    except Exception as error:
+        raise _broken(file, error) from error
+    if len(header.shape) > _DIMENSIONS or any(type(n) is not int or not 0 <= n < 2**63 for n in header.shape):
+        raise BadInput(f"{file}: is damaged: no array has the shape in its header")
+    if header.dtype.kind not in "fiub":
+        raise BadInput(f"{file}: has dtype {header.dtype}; numbers are needed")
+    if stream.tell() + header.bytes > size:
+        raise BadInput(f"{file}: is truncated: it ends before an array of shape {header.shape} does")
+    return header
+
+
+def _rows(file: Path, stream: IO[bytes], start: int, header: _Header, rows: range) -> NDArray[Any]:
+    """Some rows of the array that begins at `start`."""
+    count, *shape = header.shape
+    item = header.dtype.itemsize
+    if not header.fortran:
+        row = math.prod(shape) * item
+        content = _read(file, stream, len(rows) * row, start + rows[0] * row)
+        return np.frombuffer(content, header.dtype).reshape(len(rows), *shape).copy()
+    columns = (
+        _read(file, stream, len(rows) * item, start + (column * count + rows[0]) * item)
+        for column in range(math.prod(shape))
+    )
+    return np.frombuffer(b"".join(columns), header.dtype).reshape(*reversed(shape), len(rows)).T.copy()
+
+
+def _read(file: Path, stream: IO[bytes], size: int, place: int | None = None) -> bytes:
+    """So many bytes from a place on, or from where the stream is."""
+    try:
+        if place is not None:
+            stream.seek(place)
+        content = stream.read(size)
+    except EOFError:  # an archive that is shorter than it says
+        content = b""
+    except Exception as error:
+        raise _broken(file, error) from error
+    if len(content) < size:
+        raise BadInput(f"{file}: is truncated")
+    return content
+
+
+def _broken(file: Path, error: Exception) -> BadInput:
+    """The error for a file that a library cannot read; it can raise anything if the file is damaged."""
+    return BadInput(f"{file}: cannot be read: {line_of(error)}")

@@ -6,6 +6,8 @@ out of it, and the numbers of all others stay the same.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,15 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
+from dasp.jobs.reading.files import check_unpacked, is_folder
 from dasp.jobs.reading.images import open_images
-from dasp.jobs.reading.source import Source
+from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
 
 __all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
 
-_SURVEYED = 4096  # rows looked at together
+_SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
 
 
@@ -76,6 +79,15 @@ class Survey:
     mean: NDArray[np.float64]  # of the usable rows: (*shape)
     targets: tuple[int, int] | None  # the smallest and largest class index, of a column of them
     integer_ids: bool  # whether ids that are text are all whole numbers
+    repeated: int  # rows whose id an earlier row has
+    reduced: Counter[str]  # in how many rows what the file has is not kept
+
+    def warnings(self) -> Iterator[str]:
+        """What is odd in the data, though it can be used."""
+        if self.repeated:
+            yield f"{self.repeated:,} of {self.rows:,} rows have an id that an earlier row has, too"
+        for what, rows in self.reduced.items():
+            yield f"{what} in {rows:,} of {self.rows:,} images"
 
 
 def open_data(
@@ -84,20 +96,20 @@ def open_data(
     drop: list[str] | None = None,
     id_: str | None = None,
     target: str | None = None,
+    *,
+    limit: int,
 ) -> Source:
-    """The source that a file or folder is; only tables have columns to choose."""
-    suffix = path.suffix.lower()
-    if not path.exists():
-        raise BadInput(f"{path}: no such file or folder")
-    if path.is_file() and suffix in TABLES:
-        return open_table(path, columns, drop or [], id_, target)
+    """The source that a file or folder is; only tables have columns to choose. A row may take `limit` bytes."""
+    suffix, folder = path.suffix.lower(), is_folder(path)
+    if suffix in TABLES and not folder:
+        return open_table(path, columns, drop or [], id_, target, limit)
     for option, value in {"--columns": columns, "--drop": drop, "--id": id_, "--target": target}.items():
-        if value is not None and (path.is_dir() or suffix in ARRAYS):
+        if value is not None and (folder or suffix in ARRAYS):
             raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
-    if path.is_dir():
-        return open_images(path)
+    if folder:
+        return open_images(path, limit)
     if suffix in ARRAYS:
-        return open_array(path)
+        return open_array(path, limit)
     known = ", ".join([*TABLES, *ARRAYS])
     raise BadInput(f"{path}: unknown kind of file {suffix!r}; known are {known} and folders of images")
 
@@ -109,7 +121,9 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     example: list[NDArray[Any]] = []
     ends: list[int] = []
     integer_ids = isinstance(source, CSV)  # other files say what their ids are
-    for raw in source.chunks(max(1, min(_SURVEYED, 2**24 // max(1, total.size)))):
+    hashes: list[NDArray[np.int64]] = []  # of the ids
+    reduced: Counter[str] = Counter()
+    for raw in source.chunks(_together(source)):
         values, targets = raw.values, raw.targets
         cast, usable = _cast(values, dtype)
         if targets is not None:
@@ -126,28 +140,44 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
         total += cast[usable].sum(0, dtype=np.float64)
         example += list(cast[usable][: _FEW - len(example)])
         integer_ids = integer_ids and _whole(raw.ids)
+        hashes += [] if raw.ids is None else [_hashes(path, raw.ids)]
+        reduced += raw.reduced
     if not count:
         raise BadInput(f"{path}: has no rows")
     if not good:
         raise BadInput(f"{path}: all {count} rows have missing or infinite entries")
     targets_ends = (ends[0], ends[1]) if ends else None
-    return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids)
+    repeated = count - len(np.unique(np.concatenate(hashes))) if hashes else 0
+    return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids, repeated, reduced)
 
 
-def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str) -> NDArray[Any]:
-    """All rows of a small file (a baseline, a background), whose shape must be that of the data."""
+def _together(source: Source) -> int:
+    """How many rows to look at together."""
+    return max(1, min(_SURVEYED, _ENTRIES // math.prod(source.shape)))
+
+
+def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
+    """Numbers that are equal where ids are, and hardly ever elsewhere; they take less memory than ids do."""
+    try:
+        return np.fromiter((hash(str(id_)) for id_ in ids.to_pylist()), np.int64, len(ids))
+    except Exception as error:  # times that Python does not have, and the like
+        raise BadInput(f"{path}: the ids of type {ids.type} cannot be read: {line_of(error)}") from error
+
+
+def read_all(
+    path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str, limit: int
+) -> NDArray[Any]:
+    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
+    bytes together."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
-        source = open_data(path, named)
+        source = open_data(path, named, limit=limit)
     except BadInput as error:
         hint = "; those of an array are called x0, x1, …" if named == list(entry_names(shape)) else ""
         raise BadInput(f"{option}: {error}{hint}") from error
     if source.shape != shape:
         raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
-    chunks = [raw.values for raw in source.chunks(_SURVEYED)]
-    if not sum(map(len, chunks)):
-        raise BadInput(f"{option}: {path} has no rows")
-    rows = np.concatenate(chunks)
+    rows = _concatenated(source, path, option, limit)
     values, good = _cast(rows, dtype)
     if not good.all():
         bad = int(np.argmin(good))
@@ -155,22 +185,40 @@ def read_all(path: Path, columns: list[str] | None, shape: tuple[int, ...], dtyp
     return values
 
 
+def _concatenated(source: Source, path: Path, option: str, limit: int) -> NDArray[Any]:
+    chunks, entries = [], 0
+    try:
+        for raw in source.chunks(_together(source)):
+            entries += raw.values.size
+            check_unpacked(path, "what has been read of it", entries * BYTES, limit)
+            chunks.append(raw.values)
+    except BadInput as error:
+        raise BadInput(f"{option}: {error}") from error
+    if not entries:
+        raise BadInput(f"{option}: {path} has no rows")
+    return np.concatenate(chunks)
+
+
 def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
+    cast, fits = _entries(values, dtype)
+    return cast, np.asarray(fits.reshape(len(values), -1).all(1))
+
+
+def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Values in the dtype, and which of them are usable."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
-    fits = np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
-    return cast, fits.reshape(len(values), -1).all(1)
+        return cast, np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
 
 
 def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
-    cast, _ = _cast(row[None], dtype)
-    wrong = ~np.isfinite(cast[0]) if cast.dtype.kind == "f" else cast[0] != row
-    if not wrong.any():
+    cast, fits = _entries(row, dtype)
+    if fits.all():
         assert isinstance(source, Table)  # others have no targets that could be missing
         return f"no target (column {source.target!r})"
-    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    where = tuple(int(i) for i in np.argwhere(~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]
     if np.isnan(value):

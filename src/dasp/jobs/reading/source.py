@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["RawChunk", "Source"]
+__all__ = ["BYTES", "RawChunk", "Source"]
+
+BYTES = 8  # of an entry, when its size is compared with what is allowed: means are taken in float64
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class RawChunk:
     values: NDArray[Any]  # (n, *shape), NaN where an entry is missing
     ids: pa.Array | None = None  # None: the rows have no names
     targets: NDArray[np.float64] | None = None  # (n,), NaN where one is missing; None: there is no such column
+    reduced: Counter[str] = field(default_factory=Counter)  # in how many rows what the file has is not kept
 
 
 class Source(Protocol):

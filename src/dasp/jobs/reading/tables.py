@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.source import RawChunk
+from dasp.jobs.reading.files import check_file, check_unpacked
+from dasp.jobs.reading.source import BYTES, RawChunk
 
 __all__ = ["CSV", "TABLES", "Parquet", "Table", "open_table"]
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
+_LINE = 16  # bytes that an entry of two characters (and lines that are parsed together) can take, for each of them
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Table:
     names: tuple[str, ...]  # the inputs, in the model's order
     id: str | None
     target: str | None
+    limit: int  # bytes that a row may take
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,9 +56,18 @@ class Table:
         """Chunks of `size` rows, (n, features), with ids and targets if there are such columns."""
         for number, table in enumerate(_rechunked(self._batches(), size)):
             if number not in skip:
-                values = np.stack([self._numbers(table, name) for name in self.names], axis=1)
-                ids = table[self.id].combine_chunks() if self.id else None
-                yield RawChunk(number, values, ids, self._numbers(table, self.target) if self.target else None)
+                try:
+                    chunk = self._chunk(number, table)
+                except (pa.ArrowException, ValueError, TypeError) as error:
+                    raise _told(self.file, error) from error
+                yield chunk
+
+    def _chunk(self, number: int, table: pa.Table) -> RawChunk:
+        values = np.stack([self._numbers(table, name) for name in self.names], axis=1)
+        ids = table[self.id].combine_chunks() if self.id else None
+        if ids is not None:
+            ids.validate(full=True)  # text in UTF-8
+        return RawChunk(number, values, ids, self._numbers(table, self.target) if self.target else None)
 
     def _numbers(self, table: pa.Table, name: str) -> NDArray[np.float64]:
         """A column in float64, NaN where an entry is missing."""
@@ -69,7 +81,7 @@ class CSV(Table):
     """A text file with commas, semicolons or tabs between entries; the first line has the names."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        head = _head(self.file)
+        head = _head(self.file, self.limit)
         numbers = (*self.names, *filter(None, [self.target]))
         types = {name: pa.bool_() if name in head.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(
@@ -89,18 +101,23 @@ class Parquet(Table):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(self.file) as stored:
-                yield from stored.iter_batches(_ROWS, columns=self.wanted, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
+                rows = max(1, min(_ROWS, 2**24 // len(self.wanted)))
+                yield from stored.iter_batches(rows, columns=self.wanted, use_threads=False)
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise _told(self.file, error) from error
 
 
 TABLES: dict[str, type[Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parquet": Parquet, ".pq": Parquet}
 
 
-def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None) -> Table:
-    """A table whose inputs are `columns`, by default all but those to drop, the id and the target."""
+def open_table(
+    file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None, limit: int
+) -> Table:
+    """A table whose inputs are `columns`, by default all but those to drop, the id and the target; a row may take
+    `limit` bytes."""
+    check_file(file)
     kind = TABLES[file.suffix.lower()]
-    types = _types(file) if kind is Parquet else dict.fromkeys(_head(file).names)
+    types = _types(file) if kind is Parquet else dict.fromkeys(_head(file, limit).names)
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
             raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}")
@@ -116,7 +133,8 @@ def open_table(file: Path, columns: list[str] | None, drop: list[str], id_: str 
             )
     if not names:
         raise BadInput(f"{file}: no column is left as an input")
-    return kind(file, tuple(names), id_, target)
+    check_unpacked(file, "a row", len(names) * BYTES, limit)
+    return kind(file, tuple(names), id_, target, limit)
 
 
 class _Head(NamedTuple):
@@ -128,14 +146,15 @@ class _Head(NamedTuple):
     block: int  # bytes that hold some lines
 
 
-def _head(file: Path) -> _Head:
+def _head(file: Path, limit: int) -> _Head:
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            line, second = stream.readline(), stream.readline()
+            line, second = (stream.readline(limit // _LINE + 1) for _ in range(2))
     except UnicodeDecodeError as error:
         raise BadInput(f"{file}: not a text file in UTF-8") from error
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}") from error
+    check_unpacked(file, "a line", max(len(line), len(second)) * _LINE, limit)
     separator = max(",;\t", key=line.count)
     names, first = ([entry.strip() for entry in _split(text, separator)] for text in (line, second))
     if not any(names):
@@ -159,10 +178,11 @@ def _split(line: str, separator: str) -> list[str]:
 def _types(file: Path) -> dict[str, Any]:
     try:
         schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as error:
+        names, types = schema.names, schema.types
+    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: names that are not UTF-8
         raise _told(file, error) from error
-    _distinct(file, schema.names)
-    return dict(zip(schema.names, schema.types, strict=True))
+    _distinct(file, names)
+    return dict(zip(names, types, strict=True))
 
 
 def _numeric(kind: Any) -> bool:

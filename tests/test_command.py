@@ -1,0 +1,74 @@
+"""The command as a process: its streams, interrupts, and the code that it ends with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+from explain_files import FACTORY, rows
+
+# Python is started once; every command has a process of its own, forked where all is imported.
+FORKING = """
+import os, sys
+import dasp.jobs.run
+from dasp.cli import main
+
+def without_a_reader():
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 1)
+
+def on_a_full_disk():
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+def in_ascii():
+    os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 1)
+    sys.stdout.reconfigure(encoding="ascii")
+
+for prepare in (without_a_reader, on_a_full_disk, in_ascii):
+    if os.fork() == 0:
+        prepare()
+        sys.argv[1:] = ["explain", "small:build", "größe.npy", "-o", f"{prepare.__name__}.parquet"]
+        main()
+    print(prepare.__name__, os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+def test_the_job_is_done_though_nobody_can_read_what_it_says(tmp_path):
+    (tmp_path / "small.py").write_text(FACTORY)
+    np.save(tmp_path / "größe.npy", rows())
+    command = [sys.executable, "-X", "utf8", "-W", "ignore::DeprecationWarning", "-c", FORKING]  # of forking
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
+    assert result.stdout.splitlines() == ["without_a_reader 0", "on_a_full_disk 0", "in_ascii 0"], result.stderr
+    assert result.stderr == ""
+    assert len(list(tmp_path.glob("*.parquet"))) == 3
+    assert (tmp_path / "said.txt").read_text().startswith(r"gr\xf6\xdfe.npy: 10 rows of 4 inputs")
+
+
+def interrupted(tmp_path, before=""):
+    """What becomes of the command when it is interrupted while it imports torch, here a module that takes a minute."""
+    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-c", f"{before}\nimport dasp_command\ndasp_command.main()", "explain"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as process:
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(5 if not before else 0.5), process.stderr.read()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, ""
+
+
+def test_an_interrupt_while_it_starts(tmp_path):
+    code, said = interrupted(tmp_path)
+    assert (code, said) == (130, "dasp: interrupted; run the same command again to go on where it stopped\n")
+
+
+def test_an_interrupt_that_is_ignored_stays_so(tmp_path):
+    assert interrupted(tmp_path, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)") == (None, "")
