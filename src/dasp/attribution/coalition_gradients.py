@@ -51,6 +51,7 @@ from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.turns import evaluating
 
 __all__ = ["GradientShapley"]
 
@@ -271,7 +272,7 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
         torch.lerp(off, on, each[:, mask].to(on.dtype)).requires_grad_()
         for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
     )
-    with torch.enable_grad():
+    with torch.enable_grad(), evaluating():
         outputs = evaluator.select(game._checked(evaluator.function(*points, *many.extra), number))
         columns = outputs.reshape(number * game.rows, -1).sum(0)  # rows do not depend on each other
         slopes = [_by_player(many, points, column) for column in columns]
