@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,21 @@ class PropagatedAttribution(PlayerMethod):
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A program cannot be pickled, but saved."""
+        state = dict(vars(self))
+        if isinstance(self.model, ExportedProgram):
+            file = io.BytesIO()
+            torch.export.save(self.model, file)
+            state |= {"model": file.getvalue(), "forward_func": None}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self.model, bytes):
+            self.model = torch.export.load(io.BytesIO(self.model))
+            self.forward_func = self.model.module()
+
     def traces(self, request: Request) -> list[fx.GraphModule]:
         """The model's graph for inputs like those of each game."""
         checked_model(self.model)
@@ -81,6 +97,12 @@ class PropagatedAttribution(PlayerMethod):
         arguments = (*first.toggled(), *first.extra)
         example = (*game.on, *game.extra)
         return KeptGraphs.of(self.model).lifted(self.model, example, arguments, game.count, players, outputs)
+
+    def _estimate(self, request: Request, values: list[Tensor], missed: int = 0) -> Estimate:
+        """The values beside each baseline, averaged, if they are finite."""
+        averaged = request.silenced(request.averaged(values))
+        request.check_finite(averaged)
+        return Estimate(averaged, missed=missed)
 
     def _check_differentiable(self) -> None:
         """Refuse to work where derivatives cannot be had."""

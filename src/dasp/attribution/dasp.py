@@ -104,7 +104,7 @@ class DASP(PropagatedAttribution):
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
             for lifted, game, select, k in zip(lifts, each.games, each.selections, sizes, strict=True):
                 values.append(self._values(lifted, game, select, k, internal_batch_size, progress))
-        return Estimate(request.silenced(request.averaged(values)))
+        return self._estimate(request, values)
 
     def _values(
         self,

@@ -76,7 +76,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         each = request.beside_each_baseline()
         parts = zip(self.traces(request), each.games, each.selections, strict=True)
         values = [self._values(traced, game, select) for traced, game, select in parts]
-        return Estimate(request.silenced(request.averaged(values)))
+        return self._estimate(request, values)
 
     def _values(self, traced: fx.GraphModule, game: Game, select: Selection) -> Tensor:
         """The contributions of one game's players, (players, rows, *selected)."""

@@ -155,7 +155,7 @@ class GradientDASP(PropagatedAttribution):
                     places, weights = gauss(nodes or _OTHER_NODES, index)
                     values.append(_weighted(extension.slopes(places), weights))
         missed = _missed(each, values, tolerance, len(request.empties)) if adaptive else 0
-        return Estimate(request.silenced(request.averaged(values)), missed=missed)
+        return self._estimate(request, values, missed)
 
     def interactions(
         self,
@@ -203,6 +203,7 @@ class GradientDASP(PropagatedAttribution):
         if players is None:
             result = (result + result.transpose(1, 2)) / 2  # two estimates of the same
         result[:, range(len(chosen)), chosen] = 0
+        request.check_finite([result.flatten(1).T])
         return result
 
     def _extension(
