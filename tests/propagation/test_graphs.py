@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -140,25 +142,36 @@ def test_autocast_has_graphs_of_its_own(traces):
 
 
 def test_who_is_alone_is_alone():
-    """Threads evaluate, some of them in the middle of which they want to be alone: nobody waits for ever."""
-    inside, most, wrong = set(), [0], []
-    start = threading.Barrier(4)
+    """Threads that want to be alone in the middle of evaluating do not wait for each other for ever."""
+    inside, others = set(), []
 
     def run(number):
-        start.wait()
-        for step in range(30):
+        meeting.wait()
+        for step in range(20):
             with evaluating():
                 inside.add(number)
-                most[0] = max(most[0], len(inside))
-                inside.discard(number)
-                if (step + number) % 7 == 0:
+                time.sleep(0.0005)
+                inside.remove(number)
+                if step % 5 == number:
                     with alone(), evaluating(), alone():
-                        wrong.extend(inside)
+                        others.extend(inside)
+                        time.sleep(0.0005)
+                        others.extend(inside)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
-    assert not wrong
+    meeting = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(run, number) for number in range(4)]:
+            done.result(30)
+    assert not others
+
+
+def test_many_evaluate_at_the_same_time():
+    meeting = threading.Barrier(3, timeout=30)
+
+    def run():
+        with evaluating():
+            meeting.wait()
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(run) for _ in range(3)]:
+            done.result()
