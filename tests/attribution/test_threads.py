@@ -71,11 +71,14 @@ def test_several_models_are_traced_in_threads():
         assert torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("method", ["auto", "gradient", "BayesianShapley on GradientDASP"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize("method", ["auto", "gradient", "BayesianShapley on GradientDASP", "KernelSHAP"])
 def test_an_explainer_chooses_once_for_all_threads(method):
     options = {} if method == "gradient" else {"max_evaluations": 200}
     explainer = Explainer(network(), method=method, **options)
+    state = torch.get_rng_state()
     found = together(lambda number: explainer.attribute(rows(1 + number % 2), target=0))
+    assert torch.equal(torch.get_rng_state(), state)
     assert "cannot" not in explainer.reason
     assert len({result.method for result in found}) == 1
     for number, result in enumerate(found):

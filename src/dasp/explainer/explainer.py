@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
@@ -35,6 +36,7 @@ _OWN: Any = object()  # stands for the target of the constructor
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it goes by the time that the model takes
+_DRAWING = RLock()  # as all threads have torch's own generator together
 
 
 class Explainer:
@@ -206,8 +208,7 @@ class Explainer:
 
     def _attributed(self, name: str, options: dict[str, Any], request: Request) -> Attributed:
         (game,), (select,) = request.games, request.selections
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(self.wanted.seed)
+        with _seeded(self.wanted.seed) if METHODS[name].row_by_row else nullcontext():
             estimate = estimated(self._methods[name], request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
@@ -254,6 +255,14 @@ class Explainer:
                 self._chosen[game] = chosen
             self.method, self.reason = self._chosen[game].name, self._chosen[game].reason
             return self._chosen[game]
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """With torch's own generator begun anew, for one thread at a time."""
+    with _DRAWING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 @dataclass(frozen=True)
