@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BadInput", "Operation", "UnsupportedOperation", "UntraceableModel", "line_of"]
+__all__ = ["BadInput", "Operation", "OverflowingRows", "UnsupportedOperation", "UntraceableModel", "line_of"]
 
 _LONGEST = 300  # characters of another library's message
 
@@ -78,6 +78,30 @@ class UntraceableModel(TypeError):
     def summary(self) -> str:
         """What is the matter, on one line."""
         return f"{self.reason} {self.where}".strip()
+
+
+class OverflowingRows(ValueError):
+    """Finite rows whose values are not: `rows` has their numbers. The largest entry of the first one is told.
+
+    >>> print(str(OverflowingRows([2], 1e25, "torch.float32")).partition(";")[0].partition(": ")[2])
+    its largest entry is 1e+25, and squares may overflow torch.float32
+    """
+
+    def __init__(self, rows: Sequence[int], largest: float, dtype: str) -> None:
+        self.rows, self.largest, self.dtype = tuple(rows), largest, dtype
+        more = f" (and of {len(rows) - 1} more)" if len(rows) > 1 else ""
+        super().__init__(
+            f"the values of row {rows[0]}{more} are NaN or infinite, though f(input) and f(baseline) are finite: its "
+            f"largest entry is {largest:.3g}, and squares may overflow {dtype}; scale the inputs, take float64, or "
+            "only evaluate the model, as BayesianShapley does"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.rows, self.largest, self.dtype)
+
+    def after(self, rows: int) -> OverflowingRows:
+        """The same where so many rows come before."""
+        return OverflowingRows([rows + row for row in self.rows], self.largest, self.dtype)
 
 
 def line_of(error: object) -> str:

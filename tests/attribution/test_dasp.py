@@ -15,7 +15,7 @@ from torch import nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse
 from dasp.games.arguments import Arguments, games
-from dasp.propagation.network import KeptGraphs
+from dasp.propagation.graphs import KeptGraphs
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
 

@@ -465,3 +465,27 @@ def test_numbers_of_other_kinds():
         assert np.allclose(Explainer(model)(array).values, wanted)
     half = network(6).bfloat16()
     assert Explainer(half).attribute(x.bfloat16()).values.dtype == torch.bfloat16
+
+
+def test_no_other_method_is_taken_by_accident(monkeypatch):
+    """What cannot be expected is an error, and no reason to choose."""
+    monkeypatch.setattr("dasp.attribution.gradient.GradientDASP.explain", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as error:
+        Explainer(network(18)).attribute(rows(2, 18))
+    assert "method='bayesian' does without" in error.value.__notes__[0]
+
+
+def test_a_choice_is_kept_for_every_number_of_players():
+    calls = []
+
+    def model(x):
+        calls.append(len(x))
+        return x.sum(1)
+
+    explainer = Explainer(model, max_evaluations=200)
+    found = {players: explainer.attribute(rows(1, players)).values for players in (18, 3)}
+    assert explainer.method == "Exact"
+    before = len(calls)
+    assert torch.equal(explainer.attribute(rows(1, 18)).values, found[18])
+    assert explainer.method == "BayesianShapley"
+    assert len(calls) - before < before / 2  # it was not timed again

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+
 import pytest
 import torch
 from captum.attr import FeatureAblation, IntegratedGradients
@@ -16,6 +19,7 @@ from dasp import (
     GradientDASP,
     PermutationShapley,
 )
+from dasp.errors import OverflowingRows
 from dasp.games.arguments import Arguments, games
 from dasp.games.request import Request
 from dasp.games.target import PREDICTED, Selection
@@ -242,3 +246,29 @@ def test_one_sample_says_nothing_of_its_error():
     assert PermutationShapley(model).explain(request, n_permutations=1).std is None
     with pytest.raises(ValueError, match="too few for error bars"):
         Explainer(model, method="permutation", max_evaluations=25, error_bars=True).attribute(rows(1, 12))
+
+
+@pytest.mark.parametrize("name", METHODS_OF_OURS)
+def test_complex_outputs_are_refused(name):
+    model = Complex().eval()
+    with pytest.raises(TypeError, match="outputs are complex .*torch.view_as_real") as error:
+        METHODS_OF_OURS[name][1](model).attribute(rows(2))
+    assert "\n" not in str(error.value)
+
+
+class Complex(nn.Module):
+    def forward(self, x):
+        return torch.complex(x, x)
+
+
+@pytest.mark.parametrize("size", [1e20, 1e25, 1e37])
+def test_rows_whose_squares_overflow_are_named(size):
+    model, x = network(40).float(), rows(4, 40).float()
+    x[2, 3] = size
+    for method in (GradientDASP(model), BayesianShapley(model, GradientDASP(model))):
+        with pytest.raises(OverflowingRows, match=f"row 2 .*largest entry is {re.escape(f'{size:.3g}')}") as error:
+            method.attribute(x, target=0)
+        assert pickle.loads(pickle.dumps(error.value)).rows == error.value.rows == (2,)
+    assert BayesianShapley(model).attribute(x, target=0, max_evaluations=100).isfinite().all()
+    with pytest.raises(OverflowingRows, match="row 2") as error:  # also where rows are explained in parts
+        Explainer(model, torch.zeros(3, 40), method="gradient", batch_size=1).attribute(x, target=0)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from explain_files import dasp
 from safetensors.torch import save_file
 from scipy.special import expit, softmax
 from sklearn.ensemble import RandomForestClassifier
@@ -19,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PolynomialFeatures, RobustScaler, StandardScaler
 from torch import nn
 
-from dasp import GradientDASP
+from dasp import Explainer, GradientDASP
 from dasp.errors import BadInput
 from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.jobs.models import load_model
@@ -259,6 +261,32 @@ def test_scripts_are_read_only_if_trusted(tmp_path):
     torch.testing.assert_close(load_model(tmp_path / "model.pt", trust=True)(x), network().eval()(x))
     with pytest.raises(BadInput, match="holds more than tensors"):
         load_model(network(), weights=tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("before", [[], [StandardScaler()], ["passthrough", StandardScaler()]], ids=str)
+def test_columns_are_taken_by_their_names(tmp_path, monkeypatch, before):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame(X, columns=list("abcde"))
+    fitted = make_pipeline(*before, MLPRegressor(**SMALL)).fit(table, Y)
+    joblib.dump(fitted, "model.joblib")
+    mixed = table[list("dbeac")]
+    mixed.to_csv("mixed.csv", index=False)
+    mixed[["c", "b", "a", "d", "e"]][:7].to_parquet("background.parquet")
+    command = ["explain", "model.joblib", "--trust", "--background", "background.parquet", "-o", "out.parquet"]
+    for further in ([], ["--columns", "e,d,c,b,a"]):
+        result = dasp(*command, "mixed.csv", "--overwrite", *further)
+        assert (result.code, result.err) == (0, "")
+        found = pd.read_parquet("out.parquet")
+        np.testing.assert_allclose(found.prediction, fitted.predict(table), rtol=1e-5)
+        np.testing.assert_allclose(found.base_value, fitted.predict(table[:7]).mean(), rtol=1e-5)
+        values = Explainer(fitted, table[:7])(table).values
+        np.testing.assert_allclose(found[list("abcde")], values, atol=1e-5)
+    mixed.drop(columns="c").to_csv("fewer.csv", index=False)
+    mixed.assign(f=1).to_csv("more.csv", index=False)
+    for file, message in (("fewer.csv", "fitted with the column 'c', which"), ("more.csv", "without the column 'f':")):
+        result = dasp(*command, file, "--overwrite")
+        assert (result.code, result.err.count("\n")) == (2, 1)
+        assert message in result.err
 
 
 def test_files_that_are_no_models(tmp_path, caplog):

@@ -22,6 +22,24 @@ def said(*arguments):
     return [line for line in result.out.splitlines() if line.startswith("warning: ")]
 
 
+@pytest.mark.parametrize("method", ["gradient", "BayesianShapley on GradientDASP"])
+def test_squares_that_overflow(here, method):
+    x = rows(10, 40)
+    x[[0, 6], 2] = 1e25  # also a row that the method is tried on
+    np.save("large.npy", x)
+    (here / "many.py").write_text((here / "small.py").read_text() + "\n\ndef many():\n    return build(inputs=40)\n")
+    command = ["explain", "many:many", "large.npy", "--method", method, "--chunk", "4", "-o", "out.parquet"]
+    result = dasp(*command)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "squares in the row of id 0 overflow; --on-bad-row skip leaves such rows out" in result.err
+    result = dasp(*command, "--on-bad-row", "skip")
+    assert (result.code, result.err) == (0, "")
+    assert "left out, as the model's output is not finite or squares overflow: 2 rows (id 0, 6)" in result.out
+    table = pd.read_parquet("out.parquet")
+    assert list(table.id) == [1, 2, 3, 4, 5, 7, 8, 9]
+    assert np.isfinite(table[["prediction", "x0", "x3"]]).all(axis=None)
+
+
 def test_outputs_that_are_not_finite(here):
     x = rows(20)
     x[[5, 11, 12, 13, 14, 15], 0] = 7  # all of chunk 3, too

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from captum.attr import DeepLift, FeatureAblation, InputXGradient
 from torch import nn
 
-from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley
+from dasp import DASP, BayesianShapley, ExactShapley, Explainer, GradientDASP, PermutationShapley
 from dasp.evaluation import Problem, Result, compare, evaluations_to_match, table
 from dasp.games.arguments import Arguments, games
 from dasp.methods import METHODS, MethodOnModel
@@ -227,3 +230,29 @@ def test_every_method_of_the_package_is_in_the_table():
     made = {type(method.make(network())) for method in METHODS.values()}
     assert {DASP, GradientDASP, BayesianShapley, PermutationShapley, ExactShapley} <= made
     assert Result.__doc__
+
+
+def _answer(method, x):
+    torch.manual_seed(0)
+    answer = method.attribute(x, target=0)
+    return answer if isinstance(answer, torch.Tensor) else answer.values
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize("name", METHODS)
+def test_used_methods_can_be_pickled_and_copied(name):
+    model, x = network(2), torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
+    for method in (METHODS[name].make(model), METHODS[name].on(model), Explainer(model, method=name)):
+        wanted = _answer(method, x)
+        for copied in (pickle.loads(pickle.dumps(method)), copy.deepcopy(method)):
+            assert torch.equal(_answer(copied, x), wanted)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own, about its own pytrees
+def test_used_methods_on_programs_can_be_pickled_and_copied():
+    x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
+    program = torch.export.export(network(2), (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    for method in (GradientDASP(program), Explainer(program), Explainer(network(2), background=x)):
+        wanted = _answer(method, x)
+        for copied in (pickle.loads(pickle.dumps(method)), copy.deepcopy(method)):
+            assert torch.equal(_answer(copied, x), wanted)

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -193,3 +194,27 @@ def test_a_store_notices_damage_and_changes(tmp_path, caplog):
     assert len(made) == 3
     assert "b.pt is corrupt" in caplog.text
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["b.json", "b.pt"]
+
+
+def test_threads_make_a_thing_once_and_read_it_whole(tmp_path, caplog):
+    store, made = Store(tmp_path), []
+    start = threading.Barrier(8)
+
+    def run(number):
+        start.wait()
+        return [keep(number, step) for step in range(6)]
+
+    def keep(number, step):
+        def make():
+            made.append((number, step))
+            return torch.full((1000,), float(step))
+
+        shared = store.keep(f"shared {step}", {}, make)
+        own = store.keep("changing", {"for": number}, lambda: torch.full((1000,), float(number)))
+        return bool((shared == step).all() and (own == number).all())
+
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(8) as pool:
+        assert all(itertools.chain(*pool.map(run, range(8))))
+    assert len(made) == 6
+    assert "corrupt" not in caplog.text
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".pt"}

@@ -18,6 +18,7 @@ from torch import Tensor
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.game import Game
 from dasp.games.request import Request
+from dasp.propagation.turns import evaluating
 
 __all__ = ["estimated"]
 
@@ -33,7 +34,7 @@ def estimated(method: Attribution, request: Request, **options: Any) -> Estimate
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()
     given = {name: value for name, value in _captum_arguments(each).items() if name in known and value is not None}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), evaluating():
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message=message)
         attributions = _attributed(method, each, {**given, **options})

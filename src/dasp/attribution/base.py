@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from torch.export import ExportedProgram
 
 from dasp.games.game import Game
 from dasp.games.request import Request
+from dasp.games.target import Selection
+from dasp.propagation.graphs import KeptGraphs, Outputs
 from dasp.propagation.lifting import Frontier, Lifted
-from dasp.propagation.network import KeptGraphs
 from dasp.propagation.tracing import checked_model
 
 __all__ = ["Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
@@ -56,18 +58,51 @@ class PropagatedAttribution(PlayerMethod):
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
 
-    def trace(self, game: Game) -> fx.GraphModule:
-        """The model's graph for inputs like the game's."""
-        checked_model(self.model)
-        return KeptGraphs.of(self.model).traced(self.model, (*game.on, *game.extra), pool_first=self._pool_first)
+    def __getstate__(self) -> dict[str, Any]:
+        """A program cannot be pickled, but saved."""
+        state = dict(vars(self))
+        if isinstance(self.model, ExportedProgram):
+            file = io.BytesIO()
+            torch.export.save(self.model, file)
+            state |= {"model": file.getvalue(), "forward_func": None}
+        return state
 
-    def lift(self, game: Game) -> Lifted:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self.model, bytes):
+            self.model = torch.export.load(io.BytesIO(self.model))
+            self.forward_func = self.model.module()
+
+    def traces(self, request: Request) -> list[fx.GraphModule]:
+        """The model's graph for inputs like those of each game."""
+        checked_model(self.model)
+        return [
+            KeptGraphs.of(self.model).traced(
+                self.model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
+                pool_first=self._pool_first,
+            ) for rows, game, select in request.parts()
+        ]  # fmt: skip
+
+    def lifts(self, request: Request, at_once: int | None = None) -> list[Lifted]:
+        """The model lifted for the players of each game, from a graph that gives the request's outputs; at most
+        `at_once` rows are evaluated at once."""
+        parts = request.parts()
+        return [self.lift(game, _outputs(game, select, request.full[rows], at_once)) for rows, game, select in parts]
+
+    def lift(self, game: Game, outputs: Outputs | None = None) -> Lifted:
         """The model lifted for the game's players; raises what says why it cannot be."""
         checked_model(self.model)
         first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
         arguments = (*first.toggled(), *first.extra)
-        return KeptGraphs.of(self.model).lifted(self.model, (*game.on, *game.extra), arguments, game.count, players)
+        example = (*game.on, *game.extra)
+        return KeptGraphs.of(self.model).lifted(self.model, example, arguments, game.count, players, outputs)
+
+    def _estimate(self, request: Request, values: list[Tensor], missed: int = 0) -> Estimate:
+        """The values beside each baseline, averaged, if they are finite."""
+        averaged = request.silenced(request.averaged(values))
+        request.check_finite(averaged)
+        return Estimate(averaged, missed=missed)
 
     def _check_differentiable(self) -> None:
         """Refuse to work where derivatives cannot be had."""
@@ -75,6 +110,10 @@ class PropagatedAttribution(PlayerMethod):
             raise RuntimeError(
                 f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
             )
+
+
+def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = None) -> Outputs:
+    return Outputs(lambda function: select(game.outputs(function, at_once or game.rows_at_once)), full)
 
 
 def rows_at_once(frontier: Frontier) -> int:

@@ -51,6 +51,7 @@ from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.turns import evaluating
 
 __all__ = ["GradientShapley"]
 
@@ -129,6 +130,7 @@ class GradientShapley(PlayerMethod):
             active = Active.of(request)
             evaluators = active.request.evaluators(internal_batch_size, progress)
             estimate = collected(active, [_sampled(e, n_pairs, tolerance, seed) for e in evaluators])
+        request.check_finite(estimate.values)
         if not any(bool(v.any()) for v in estimate.values) and bool(request.total.any()):
             raise ValueError("all gradients of the model are zero, though its outputs differ: use BayesianShapley")
         return estimate if n_pairs > 1 else replace(estimate, std=None)
@@ -271,7 +273,7 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
         torch.lerp(off, on, each[:, mask].to(on.dtype)).requires_grad_()
         for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
     )
-    with torch.enable_grad():
+    with torch.enable_grad(), evaluating():
         outputs = evaluator.select(game._checked(evaluator.function(*points, *many.extra), number))
         columns = outputs.reshape(number * game.rows, -1).sum(0)  # rows do not depend on each other
         slopes = [_by_player(many, points, column) for column in columns]
@@ -295,6 +297,4 @@ def _by_player(many: Game, points: tuple[Tensor, ...], output: Tensor) -> Tensor
             step = on - off
             entries = torch.where(step == 0, 0, step * gradient).flatten(1).cpu().double()
             result.index_add_(1, mask.flatten().cpu().clamp(min=0), entries)  # nobody's are 0
-    if not bool(result.isfinite().all()):
-        raise ValueError("the model has gradients that are NaN or infinite at points between baseline and input")
     return result

@@ -26,7 +26,7 @@ from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
-from dasp.propagation.lifting import Frontier
+from dasp.propagation.lifting import Frontier, Lifted
 
 __all__ = ["DASP"]
 
@@ -100,17 +100,22 @@ class DASP(PropagatedAttribution):
         each = request.beside_each_baseline()
         sizes = [_sizes(game.count, coalition_sizes) for game in each.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(each.games, sizes, strict=True))
-        values = []
+        values, lifts = [], self.lifts(request, internal_batch_size)
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
-            for game, select, k in zip(each.games, each.selections, sizes, strict=True):
-                values.append(self._values(game, select, k, internal_batch_size, progress))
-        return Estimate(request.silenced(request.averaged(values)))
+            for lifted, game, select, k in zip(lifts, each.games, each.selections, sizes, strict=True):
+                values.append(self._values(lifted, game, select, k, internal_batch_size, progress))
+        return self._estimate(request, values)
 
     def _values(
-        self, game: Game, select: Selection, sizes: list[float], internal_batch_size: int | None, progress: Any
+        self,
+        lifted: Lifted,
+        game: Game,
+        select: Selection,
+        sizes: list[float],
+        internal_batch_size: int | None,
+        progress: Any,
     ) -> Tensor:
         """The Shapley values of one game, (players, rows, *selected)."""
-        lifted = self.lift(game)
         columns = column_count(self.rank, game.count)
         sketches = _sketches(columns, game, len(sizes))
         pairs = game.count * len(sizes)

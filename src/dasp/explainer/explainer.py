@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.attribution.any_method import estimated
-from dasp.errors import BadInput
+from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.conversion import MultilayerPerceptron, converted
 from dasp.explainer.result import Attributed, unbalanced_rows
 from dasp.explainer.rows import Rows, device_of, input_dtype, takes_integers
@@ -33,6 +35,8 @@ log = logging.getLogger("dasp")
 _OWN: Any = object()  # stands for the target of the constructor
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 _MOST_ENTRIES = 2**22  # of inputs at once
+_CHOOSING = RLock()  # one at a time, as it goes by the time that the model takes
+_DRAWING = RLock()  # as all threads have torch's own generator together
 
 
 class Explainer:
@@ -112,7 +116,8 @@ class Explainer:
             self.output_names = self.output_names or self.model.output_names
         self.off, self.background = self._absent(background, baselines), background is not None
         self.feature_mask = None if feature_mask is None else torch.as_tensor(feature_mask)
-        self._made: _Made | None = None
+        self._chosen: dict[tuple[int, int], _Chosen] = {}  # by the number of players and of outputs
+        self._methods: dict[str, Attribution] = {}
 
     def _absent(self, background: Any, baselines: Any) -> Any:
         """What an absent feature is, as the model takes it."""
@@ -169,22 +174,26 @@ class Explainer:
     def run(self, request: Request) -> Attributed:
         """The rows explained, by the method that suits them."""
         (game,) = request.games
-        made = self._chosen(request)
-        entry, method = made.entry, made.method
-        options = made.wanted.options(self.method, entry, game)
-        size = self._rows_at_once(entry, game)
-        starts = range(0, game.rows, size)
-        parts = [request] if size >= game.rows else [request.rows_of(slice(start, start + size)) for start in starts]
-        return Attributed.cat([self._attributed(entry, method, options, part) for part in parts])
+        chosen = self._choice(request)
+        options = chosen.wanted.options(chosen.name, METHODS[chosen.name], game)
+        size = self._rows_at_once(METHODS[chosen.name], game)
+        parts = []
+        for start in range(0, game.rows, size):
+            part = request if size >= game.rows else request.rows_of(slice(start, start + size))
+            try:
+                parts.append(self._attributed(chosen.name, options, part))
+            except OverflowingRows as error:
+                raise error.after(start) from error
+        return Attributed.cat(parts)
 
     def settled(self) -> dict[str, Any]:
-        """What was chosen, as options of an `Explainer` that needs to choose no more."""
-        if self._made is None:
+        """What was chosen last, as options of an `Explainer` that needs to choose no more."""
+        if not self._chosen:
             return {}
-        wanted = self._made.wanted
+        *_, chosen = self._chosen.values()
         return {
-            "method": self.method, "tolerance": wanted.tolerance, "max_evaluations": wanted.max_evaluations,
-            "max_seconds": wanted.max_seconds,
+            "method": chosen.name, "tolerance": chosen.wanted.tolerance,
+            "max_evaluations": chosen.wanted.max_evaluations, "max_seconds": chosen.wanted.max_seconds,
         }  # fmt: skip
 
     def _rows_at_once(self, entry: Method, game: Game) -> int:
@@ -197,17 +206,16 @@ class Explainer:
             size = min(size, self.wanted.batch_size)
         return size
 
-    def _attributed(self, entry: Method, method: Attribution, options: dict[str, Any], request: Request) -> Attributed:
+    def _attributed(self, name: str, options: dict[str, Any], request: Request) -> Attributed:
         (game,), (select,) = request.games, request.selections
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(self.wanted.seed)
-            estimate = estimated(method, request, **options)
+        with _seeded(self.wanted.seed) if METHODS[name].row_by_row else nullcontext():
+            estimate = estimated(self._methods[name], request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
         gap = request.gaps(values)
         return Attributed(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
-            select.chosen, self.method, estimate.missed, unbalanced_rows(values[0], gap) if entry.propagates else 0,
+            select.chosen, name, estimate.missed, unbalanced_rows(values[0], gap) if METHODS[name].propagates else 0,
         )  # fmt: skip
 
     def _rows(self, given: Any, what: str) -> Rows:
@@ -230,25 +238,37 @@ class Explainer:
             raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")
         return names.index(target)
 
-    def _chosen(self, request: Request) -> _Made:
-        """The method for a request; kept until the number of players or of outputs changes."""
+    def _choice(self, request: Request) -> _Chosen:
+        """The method for a request; the same for all with as many players and outputs."""
         game = (request.players, request.full[0].numel())
-        if self._made is None or self._made.game != game:
-            wanted = self.wanted
-            if self.automatic:
-                choice = choose(request, lambda: Pace.of(request, self.model, wanted.batch_size), self.wanted)
-                self.method, self.reason, wanted = choice.method, choice.reason, choice.wanted
-                log.log(logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", self.method, self.reason)
-            entry = METHODS[self.method]
-            self._made = _Made(game, entry, entry.make(self.model), wanted)  # type: ignore[arg-type]
-        return self._made
+        with _CHOOSING:
+            if game not in self._chosen:
+                chosen = _Chosen(self.method, self.reason, self.wanted)
+                if self.automatic:
+                    choice = choose(request, lambda: Pace.of(request, self.model, self.wanted.batch_size), self.wanted)
+                    log.log(
+                        logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", choice.method, choice.reason
+                    )
+                    chosen = _Chosen(choice.method, choice.reason, choice.wanted)
+                if chosen.name not in self._methods:
+                    self._methods[chosen.name] = METHODS[chosen.name].make(self.model)  # type: ignore[arg-type]
+                self._chosen[game] = chosen
+            self.method, self.reason = self._chosen[game].name, self._chosen[game].reason
+            return self._chosen[game]
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """With torch's own generator begun anew, for one thread at a time."""
+    with _DRAWING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 @dataclass(frozen=True)
-class _Made:
-    """A method that was chosen and made."""
+class _Chosen:
+    """A method of `METHODS` that was chosen, why, and what is wanted of it."""
 
-    game: tuple[int, int]  # players and outputs
-    entry: Method
-    method: Attribution
+    name: str
+    reason: str
     wanted: Wanted

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dasp.propagation.turns import evaluating
 from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game"]
@@ -156,12 +157,18 @@ class Game:
             torch.where(coalitions[..., mask], on, off).flatten(0, 1)
             for on, off, mask in zip(self.on, baseline, self.masks, strict=True)
         )
-        return self._checked(function(*inputs, *extra), number)
+        with evaluating():
+            return self._checked(function(*inputs, *extra), number)
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
             raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
+        if output.is_complex():
+            raise TypeError(
+                f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "
+                "their absolute values, or real and imaginary parts side by side (torch.view_as_real)"
+            )
         if output.dim() == 0 and number * self.rows == 1:
             output = output.view(1)  # of a model that squeezes
         if output.dim() == 0 or len(output) != number * self.rows:
@@ -175,9 +182,12 @@ class Game:
     def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
         """f(x), (rows, *outputs), and f of every baseline, (baselines, rows, *outputs), at most `at_once` rows at once.
         A baseline that all rows share is evaluated once."""
-        with torch.no_grad():
-            full = self._end(function, self.baselines[0], at_once, present=True)
-        return full, self.empties(function, at_once)
+        return self.outputs(function, at_once), self.empties(function, at_once)
+
+    @torch.no_grad()
+    def outputs(self, function: Callable[..., Tensor], at_once: int) -> Tensor:
+        """f(x), (rows, *outputs)."""
+        return self._end(function, self.baselines[0], at_once, present=True)
 
     def empties(self, function: Callable[..., Tensor], at_once: int) -> Tensor:
         """f of every baseline, (baselines, rows, *outputs)."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dasp.errors import OverflowingRows
 from dasp.games.arguments import Arguments, Tensors, games
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
@@ -125,6 +126,15 @@ class Request:
         """Values with those of idle players exactly 0, where a method gives them rounding."""
         idle = [~game.busy.T for game in self.games]
         return [torch.where(i.view(*i.shape, *[1] * (v.dim() - 2)), 0, v) for i, v in zip(idle, values, strict=True)]
+
+    def check_finite(self, values: list[Tensor]) -> None:
+        """Refuse values (players, rows, *selected) that are not finite where the outputs at both ends are."""
+        wrong = ~torch.cat([v.isfinite().all(0).cpu() for v in values]) & self.total.isfinite().cpu()
+        rows = wrong.reshape(len(wrong), -1).any(1).nonzero()[:, 0].tolist()
+        if rows:
+            entries = [torch.cat([game.on[i].reshape(game.rows, -1) for game in self.games])[rows[0]]
+                       for i in range(len(self.games[0].on))]  # fmt: skip
+            raise OverflowingRows(rows, max(float(x.abs().max()) for x in entries), str(self.games[0].dtype))
 
     def gaps(self, values: list[Tensor]) -> Tensor:
         """Σ values − (f(x) − f(baseline)), (rows, *selected)."""

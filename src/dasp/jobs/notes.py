@@ -25,11 +25,12 @@ class Notes:
     warning: 2 of 50 rows did not reach --tolerance 0.1
     """
 
-    left_out: int = 0  # their outputs are not finite
+    left_out: int = 0  # their outputs are not finite, or cannot be explained
     ids: tuple[str, ...] = ()  # of the first of these
     infinite: int = 0  # their values are not finite
     missed: int = 0  # the tolerance
     gaps: int = 0  # their values do not add up
+    large: int = 0  # of those left out, how many have squares that overflow
 
     def __add__(self, other: Notes) -> Notes:
         return Notes(
@@ -38,6 +39,7 @@ class Notes:
             self.infinite + other.infinite,
             self.missed + other.missed,
             self.gaps + other.gaps,
+            self.large + other.large,
         )
 
     def on(self, table: pa.Table) -> pa.Table:
@@ -55,7 +57,8 @@ class Notes:
         """What to say of so many rows in the output."""
         if self.left_out:
             listed = ", ".join(self.ids) + (", …" if self.left_out > len(self.ids) else "")
-            yield f"warning: left out, as the model's output is not finite: {self.left_out:,} rows (id {listed})"
+            why = "the model's output is not finite" + " or squares overflow" * bool(self.large)
+            yield f"warning: left out, as {why}: {self.left_out:,} rows (id {listed})"
         if self.infinite:
             yield f"warning: {self.infinite:,} of {rows:,} rows have values that are not finite"
         if self.missed:

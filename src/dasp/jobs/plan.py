@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
+from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
@@ -23,6 +24,7 @@ from dasp.jobs.models import load_model
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.parts import Job
 from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
+from dasp.jobs.reading.tables import Table
 from dasp.jobs.worker import Task, Worker, outputs_of
 
 __all__ = ["CHOSEN", "Plan", "Say", "plan"]
@@ -56,6 +58,8 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     source = open_data(
         options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
     )
+    if isinstance(source, Table) and isinstance(model, MultilayerPerceptron):
+        source = replace(source, names=model.in_order(source.names))
     mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
     say(_description(options.data, source.shape, seen))
@@ -186,11 +190,9 @@ def _check_base(worker: Worker, x: Tensor) -> None:
 
 
 def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
-    request = worker.prepare(x, PREDICTED if labelled else None)
-    finite = request.full.isfinite().cpu()
-    if not finite.any():
-        raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite")
-    worker.run(request.rows_of(finite.nonzero()[:, 0]))
+    result, _ = worker.explained(worker.prepare(x, PREDICTED if labelled else None))
+    if result is None:
+        raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer import Explainer
 from dasp.explainer.result import Attributed
 from dasp.games.request import Request
@@ -68,17 +68,27 @@ class Worker:
     def explain(self, chunk: Chunk) -> pa.Table:
         """The rows of the output for a chunk of the input."""
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
-        finite = request.full.isfinite().cpu()
+        result, finite = self.explained(request)
+        large = request.full.isfinite().cpu() & ~finite
         lost = chunk.ids.filter(pa.array(~finite.numpy())).to_pylist()
         if lost and not self.task.skip:
-            raise BadInput(
-                f"the model's output for the row of id {lost[0]} is not finite; --on-bad-row skip leaves such rows out"
-            )
-        notes = Notes(left_out=len(lost), ids=tuple(map(str, lost)))
-        if not finite.any():
+            what, why = ("squares in", "overflow") if large[~finite][0] else ("the model's output for", "is not finite")
+            raise BadInput(f"{what} the row of id {lost[0]} {why}; --on-bad-row skip leaves such rows out")
+        notes = Notes(left_out=len(lost), ids=tuple(map(str, lost)), large=int(large.sum()))
+        if result is None:
             return notes.on(pa.table({}))
-        result = self.run(request.rows_of(finite.nonzero()[:, 0]) if lost else request)
         return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
+
+    def explained(self, request: Request) -> tuple[Attributed | None, Tensor]:
+        """Those of the rows explained that can be, if there are any, and which these are."""
+        finite = request.full.isfinite().cpu()
+        while finite.any():
+            rows = finite.nonzero()[:, 0]
+            try:
+                return self.run(request if finite.all() else request.rows_of(rows)), finite
+            except OverflowingRows as error:
+                finite[rows[list(error.rows)]] = False
+        return None, finite
 
     def outputs(self, x: Tensor) -> Tensor:
         """The model's outputs for rows, (rows, outputs)."""

@@ -24,7 +24,7 @@ import torch
 
 from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian import FEWEST as FEWEST_EVALUATIONS
-from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel, line_of
+from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
 from dasp.games.request import Request
 from dasp.methods.table import METHODS
 from dasp.methods.wanted import Wanted
@@ -86,13 +86,16 @@ class Pace:
         fit = max(0.0, _timed(run) - FEWEST * evaluation)
         if not isinstance(model, torch.nn.Module):
             return Pace(evaluation, None, f"it is a {type(model).__name__}, not a torch.nn.Module", fit)
+        if torch.is_inference_mode_enabled():
+            return Pace(evaluation, None, "inference mode forbids derivatives", fit)
         try:
             prior = METHODS[_PRIOR].make(model)
             node = _timed(partial(estimated, prior, first, nodes=1, internal_batch_size=batch_size))
         except (UnsupportedOperation, UntraceableModel) as error:
             return Pace(evaluation, None, error.summary, fit)
-        except (RuntimeError, TypeError, ValueError) as error:  # inference mode, a dtype that a rule does not know, …
-            return Pace(evaluation, None, line_of(error), fit)
+        except Exception as error:  # another method because of an accident would be chosen by accident
+            error.add_note("while moments were propagated through the model; method='bayesian' does without them")
+            raise
         return Pace(evaluation, METHODS[_WITH_PRIOR].prior_nodes * node, fit=fit)
 
 

@@ -12,8 +12,10 @@ import io
 import json
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock, RLock, get_ident
 from typing import Any
 
 import torch
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 def write(file: Path, content: bytes) -> None:
     """Write a file in one go: it is whole, or as it was before."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{get_ident()}")
     temporary.write_bytes(content)
     temporary.replace(file)
 
@@ -74,18 +76,20 @@ class Store:
 
     def keep(self, name: str, key: dict[str, Any], make: Callable[[], Any]) -> Any:
         """Return what is kept under this name for this key; if there is nothing, keep and return what `make` returns
-        (tensors, numbers, strings, and lists and dictionaries of them)."""
-        found, value = self._read(name, key)
-        if found:
+        (tensors, numbers, strings, and lists and dictionaries of them). Threads that ask for the same thing wait for
+        the one that makes it."""
+        with _lock_of(self._file(name, "pt")):
+            found, value = self._read(name, key)
+            if found:
+                return value
+            value = make()
+            buffer = io.BytesIO()
+            torch.save(value, buffer)
+            content = buffer.getvalue()
+            write(self._file(name, "pt"), content)
+            label = {"key": _label(key), "sha256": hashlib.sha256(content).hexdigest()}
+            write(self._file(name, "json"), json.dumps(label, indent=1).encode())
             return value
-        value = make()
-        buffer = io.BytesIO()
-        torch.save(value, buffer)
-        content = buffer.getvalue()
-        write(self._file(name, "pt"), content)
-        label = {"key": _label(key), "sha256": hashlib.sha256(content).hexdigest()}
-        write(self._file(name, "json"), json.dumps(label, indent=1).encode())
-        return value
 
     def _file(self, name: str, extension: str) -> Path:
         return self.folder / f"{name}.{extension}"
@@ -105,6 +109,15 @@ class Store:
             log.warning("%s is corrupt: computed anew", content)
             return False, None
         return True, torch.load(io.BytesIO(raw), weights_only=True)
+
+
+_LOCKS: defaultdict[Path, RLock] = defaultdict(RLock)
+_LOCK = Lock()
+
+
+def _lock_of(file: Path) -> RLock:
+    with _LOCK:
+        return _LOCKS[file.resolve()]
 
 
 def _label(key: dict[str, Any]) -> Any:

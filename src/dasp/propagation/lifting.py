@@ -27,6 +27,7 @@ from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
+from dasp.propagation.turns import evaluating
 from dasp.propagation.values import Contributions, Linear, Toggled, packing
 
 __all__ = ["Frontier", "Lifted", "covered", "lift", "operation"]
@@ -44,11 +45,12 @@ class Lifted:
 
     def __call__(self, *inputs: Any) -> Gaussian:
         """Run both halves, for inputs that are Gaussians already."""
-        return _as_gaussian(self.random(*self.exact(*inputs)))
+        with evaluating():
+            return _as_gaussian(self.random(*self.exact(*inputs)))
 
     def frontier(self, *inputs: Any) -> Frontier:
         """What crosses from the exact half to the random one."""
-        with torch.no_grad():
+        with torch.no_grad(), evaluating():
             values = tuple(self.exact(*inputs))
         return Frontier(self, values, tuple(isinstance(x, Contributions) for x in values))
 
@@ -84,7 +86,8 @@ class Frontier:
         if batched:
             dims = tuple(0 if isinstance(x, Gaussian) else None for x in self.values)
             random = torch.vmap(random, in_dims=dims)
-        return _as_gaussian(random(*self.values))
+        with evaluating():
+            return _as_gaussian(random(*self.values))
 
 
 def _as_gaussian(output: Any) -> Gaussian:

@@ -69,6 +69,7 @@ def trace(
         if pool_first and node.op == "call_function" and node.target in _POOLS:
             _pool_first(node)
     graph.eliminate_dead_code()
+    graph.set_codegen(fx.graph.CodeGen())  # which takes its arguments one by one, and gives the one output
     # A module of its own: without the input checks that `program.module()` hooks on.
     return fx.GraphModule(module, graph)
 

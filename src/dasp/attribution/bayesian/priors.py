@@ -69,6 +69,7 @@ def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> lis
         return None
     if isinstance(prior, Attribution):
         values = [x.cpu().double() for x in estimated(prior, request, **options).values]
+        request.check_finite(values)
     else:
         values = request.values_of(prior)
     if not all(bool(torch.isfinite(x).all()) for x in values):

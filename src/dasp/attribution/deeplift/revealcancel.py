@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.base import Estimate, PropagatedAttribution
@@ -21,6 +21,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import Selection
+from dasp.propagation.turns import evaluating
 
 __all__ = ["DeepLiftRevealCancel"]
 
@@ -73,17 +74,18 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         """The contributions of the players."""
         self._check_differentiable()
         each = request.beside_each_baseline()
-        values = [self._values(game, select) for game, select in zip(each.games, each.selections, strict=True)]
-        return Estimate(request.silenced(request.averaged(values)))
+        parts = zip(self.traces(request), each.games, each.selections, strict=True)
+        values = [self._values(traced, game, select) for traced, game, select in parts]
+        return self._estimate(request, values)
 
-    def _values(self, game: Game, select: Selection) -> Tensor:
+    def _values(self, traced: fx.GraphModule, game: Game, select: Selection) -> Tensor:
         """The contributions of one game's players, (players, rows, *selected)."""
         if not all(x.is_floating_point() for x in game.on):
             raise TypeError(f"inputs must be floating point to have multipliers, not {[x.dtype for x in game.on]}")
         inputs = [Difference.between(on, off) for on, off in zip(game.on, game.off, strict=True)]
         parts = [part.requires_grad_() for x in inputs for part in (x.positive, x.negative)]
-        with torch.enable_grad():
-            output = walk(self.trace(game), (*inputs, *game.extra), self.rule)
+        with torch.enable_grad(), evaluating():
+            output = walk(traced, (*inputs, *game.extra), self.rule)
             outputs = select(output.total).reshape(game.rows, -1).sum(0).unbind()
         result = torch.zeros(game.count, game.rows, len(outputs), dtype=game.dtype, device=game.device)
         players = torch.cat([mask.flatten() for mask in game.masks for _ in ("positive", "negative")])

@@ -33,6 +33,7 @@ from dasp.games.request import Request, yardstick
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, column_count
 from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.lifting import Lifted
 
 __all__ = ["GradientDASP"]
 
@@ -144,16 +145,17 @@ class GradientDASP(PropagatedAttribution):
         adaptive = nodes is None and index == "shapley"
         each = request.beside_each_baseline()
         values = []
+        lifts = self.lifts(request, internal_batch_size)
         with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
-            for rows, game, select in each.parts():
-                extension = self._extension(game, select, seed, internal_batch_size, progress)
+            for lifted, (rows, game, select) in zip(lifts, each.parts(), strict=True):
+                extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
                 if adaptive:
                     values.append(_adapted(extension, each.total[rows], tolerance))
                 else:
                     places, weights = gauss(nodes or _OTHER_NODES, index)
                     values.append(_weighted(extension.slopes(places), weights))
         missed = _missed(each, values, tolerance, len(request.empties)) if adaptive else 0
-        return Estimate(request.silenced(request.averaged(values)), missed=missed)
+        return self._estimate(request, values, missed)
 
     def interactions(
         self,
@@ -194,18 +196,19 @@ class GradientDASP(PropagatedAttribution):
         chosen = list(range(game.count)) if players is None else list(players)
         if not all(0 <= player < game.count for player in chosen):
             raise ValueError(f"players must be from 0 to {game.count - 1}, not {chosen}")
+        (lifted,) = self.lifts(request, internal_batch_size)
         with tqdm(desc="interactions", unit="pass", disable=not show_progress) as progress:
-            extension = self._extension(game, select, seed, internal_batch_size, progress)
+            extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
             result = extension.interactions(*gauss(nodes, index), chosen)
         if players is None:
             result = (result + result.transpose(1, 2)) / 2  # two estimates of the same
         result[:, range(len(chosen)), chosen] = 0
+        request.check_finite([result.flatten(1).T])
         return result
 
     def _extension(
-        self, game: Game, select: Selection, seed: int, internal_batch_size: int | None, progress: Any
+        self, lifted: Lifted, game: Game, select: Selection, seed: int, internal_batch_size: int | None, progress: Any
     ) -> Extension:
-        lifted = self.lift(game)
         columns = column_count(automatic_rank(game) if self.rank == "auto" else self.rank, game.count)
         first = game.rows_of(slice(0, 1))
         at_once = internal_batch_size or rows_at_once(lifted.frontier(*first.toggled(), *first.extra))

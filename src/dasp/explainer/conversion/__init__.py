@@ -18,6 +18,7 @@ from dasp.errors import BadInput
 from dasp.explainer.conversion.keras_model import KerasModel
 from dasp.explainer.conversion.scikit_learn import MultilayerPerceptron
 from dasp.propagation.tracing import check_dynamic_batch, checked_model
+from dasp.propagation.turns import evaluating
 
 __all__ = ["KerasModel", "MultilayerPerceptron", "converted", "exported_module"]
 
@@ -50,10 +51,11 @@ def exported_module(program: ExportedProgram) -> fx.GraphModule:
     """The program as a module, without the input checks that torch hooks on, and in evaluation mode: what it was
     exported in stays in its graph."""
     check_dynamic_batch(program)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), evaluating():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytrees
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)
+    module.graph._tracer_cls = None  # torch's own cannot be made anew when the module is unpickled
     result = fx.GraphModule(module, module.graph)
     for part in result.modules():
         part.training = False

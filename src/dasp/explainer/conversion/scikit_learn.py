@@ -8,7 +8,7 @@ For probabilities all the same, explain `nn.Sequential(MultilayerPerceptron(fitt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,13 +90,22 @@ class MultilayerPerceptron(nn.Sequential):
         if last.out_activation_ == "exp":
             layers.append(Exponential())
         super().__init__(*(layer.double() for layer in layers))
-        first = steps[0]
-        names, classes = getattr(first, "feature_names_in_", None), getattr(last, "classes_", None)
+        names, classes = getattr([*before, last][0], "feature_names_in_", None), getattr(last, "classes_", None)
         self.feature_names = None if names is None else [str(name) for name in names]
         self.output_names: list[str] | None = None
         if classes is not None and len(classes) == last.n_outputs_:
             self.output_names = [str(name) for name in classes]
         self.eval()
+
+    def in_order(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The columns of a table as the model was fitted with them, if it was fitted with names."""
+        names = self.feature_names or list(columns)
+        missing, unknown = ([x for x in a if x not in b] for a, b in ((names, columns), (columns, names)))
+        if missing:
+            raise BadInput(f"the model was fitted with the column {missing[0]!r}, which is not among the inputs")
+        if unknown:
+            raise BadInput(f"the model was fitted without the column {unknown[0]!r}: leave it out of the inputs")
+        return tuple(names)
 
     def forward(self, x: Tensor) -> Tensor:
         """The prediction, or logits; of any numbers, as scikit-learn does."""
