@@ -122,7 +122,7 @@ def dense_posterior(pairs, y, total, prior, covariances, trust):
         start = prior + t @ ones * (total - prior.sum()) / t.sum()
         before = None if trust.gap is None else t + (trust.gap - 1) * common
         t = t - common
-        for strength in regression._STRENGTHS:
+        for strength in Regression.on(pairs).strengths:
             v = torch.diag(noise * unit) + strength * unit * kernel(pairs)
             inverse = torch.linalg.inv(v)
             inner = means.T @ inverse @ means

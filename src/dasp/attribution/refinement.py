@@ -31,12 +31,17 @@ def stages(first: int, last: int, growth: float, tolerance: float | None) -> lis
 
 
 def refined(
-    numbers: list[int], tolerance: float | None, total: Tensor, estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]]
+    numbers: list[int],
+    tolerance: float | None,
+    total: Tensor,
+    estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]],
+    *,
+    clearly: float = 0.0,
 ) -> Refined:
     """Means and standard deviations (players, rows, *selected), and how many rows missed the tolerance.
 
     `estimate` gives both for a number of samples and those rows that are left. Rows leave when their largest standard
-    deviation was within the tolerance twice in a row, as once may be luck.
+    deviation was within the tolerance twice in a row, as once may be luck, or once within a part of it, `clearly`.
     """
     left = torch.arange(len(total))
     before = torch.zeros(len(total), dtype=torch.bool)
@@ -45,8 +50,9 @@ def refined(
         if tolerance is None:
             break
         scale = tolerance * yardstick(total[left], mean[:, left])
-        within = (deviation[:, left].amax(0) <= scale).view(len(left), -1).all(1)
-        still = ~(within & before[left])
+        largest = deviation[:, left].amax(0)
+        within, done = ((largest <= part * scale).view(len(left), -1).all(1) for part in (1, clearly))
+        still = ~(within & (before[left] | done))
         before[left] = within
         left = left[still]
         if number is None or not len(left):

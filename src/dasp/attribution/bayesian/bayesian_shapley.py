@@ -32,6 +32,7 @@ __all__ = ["FEWEST", "BayesianShapley"]
 
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
+_CLEARLY = 0.5  # of the tolerance: standard deviations are hardly wrong by more than this
 _NUMBERS_AT_ONCE = 2**24
 
 
@@ -179,7 +180,8 @@ class _Estimate:
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
-        mean, deviation, missed = refined(stages(first, len(pairs), _GROWTH, tolerance), tolerance, total, fitted)
+        numbers = stages(first, len(pairs), _GROWTH, tolerance)
+        mean, deviation, missed = refined(numbers, tolerance, total, fitted, clearly=_CLEARLY)
         return mean, deviation, len(rows) if tolerance is not None and len(pairs) < first else missed
 
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -57,10 +58,16 @@ def covariances(prior: Tensor, game: Game) -> list[Covariance]:
     scale = square / square.mean(1, keepdim=True)
     result = [Covariance(scale)]
     if game.coordinates is not None and game.count <= _MOST_CORRELATED:
-        places = game.coordinates.double()
-        near = torch.exp(-(torch.cdist(places, places) ** 2) / 4.5)
-        result.append(Covariance(scale, (near + torch.eye(game.count)) / 2))
+        result.append(Covariance(scale, _nearness(tuple(map(tuple, game.coordinates.tolist())))))
     return result
+
+
+@lru_cache(maxsize=1)
+def _nearness(coordinates: tuple[tuple[int, ...], ...]) -> Tensor:
+    """How alike the errors of players at these places are; kept for the next stage, row or call."""
+    places = torch.tensor(coordinates, dtype=torch.float64)
+    near = torch.exp(-(torch.cdist(places, places) ** 2) / 4.5)
+    return (near + torch.eye(len(places), dtype=near.dtype)) / 2
 
 
 def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | None:

@@ -25,6 +25,7 @@ from dasp.attribution.bayesian.pairs import Pairs, log_counts
 __all__ = ["Design", "Regression", "Regressions", "Summary"]
 
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0)  # b: variance of interactions relative to the white part
+_FEW_STRENGTHS = (0.0, 3.0)  # where pairs are too few to tell more of them apart: coverage and errors are the same
 _PAIRS_AT_ONCE = 4096
 _SINGULAR = 1e-12
 _MOST_KEPT = 2**25  # numbers: 256 MB
@@ -68,6 +69,8 @@ class Regression(ABC):
     torch.Size([5, 2])
     """
 
+    strengths: tuple[float, ...] = _STRENGTHS
+
     def __init__(self, pairs: Pairs) -> None:
         n = pairs.players
         noise = pairs.sizes * (n - pairs.sizes)
@@ -94,7 +97,7 @@ class Regression(ABC):
     @property
     def numbers(self) -> int:
         """How many numbers of eight bytes it keeps."""
-        return len(_STRENGTHS) * self._numbers_each() + len(self.pairs) * (self.pairs.players // 8 + 4)
+        return len(self.strengths) * self._numbers_each() + len(self.pairs) * (self.pairs.players // 8 + 4)
 
     @abstractmethod
     def _numbers_each(self) -> int:
@@ -108,7 +111,7 @@ class Regression(ABC):
     def _roots(self) -> Iterator[Tensor]:
         """V = root rootᵀ for each strength, (pairs, pairs)."""
         interactions = kernel(self.pairs) * self.unit
-        for strength in _STRENGTHS:
+        for strength in self.strengths:
             yield torch.linalg.cholesky(torch.diag(self.noise) + strength * interactions)
 
 
@@ -152,6 +155,8 @@ class Regressions:
 
 class _FewPairs(Regression):
     """No more than players: the whitened pairs themselves, without the size means."""
+
+    strengths = _FEW_STRENGTHS
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
@@ -211,7 +216,7 @@ class _ManyPairs(Regression):
         ff, self._fx, xx = products[:count, :count], products[:count, count:].clone(), products[count:, count:]
         log_noise = float(self.noise.log().sum())
         self._parts = []
-        for strength in _STRENGTHS:
+        for strength in self.strengths:
             root = torch.linalg.cholesky(torch.eye(count, dtype=ff.dtype) + strength * ff)
             x = _solve(root, strength**0.5 * self._fx)
             log_determinant = log_noise + _log_determinant(root)
@@ -219,7 +224,7 @@ class _ManyPairs(Regression):
             self._parts.append((strength, root, reduction))
 
     def _numbers_each(self) -> int:
-        return len(self._fx) ** 2 + self._fx.numel() // len(_STRENGTHS) + 3 * self.pairs.players**2
+        return len(self._fx) ** 2 + self._fx.numel() // len(self.strengths) + 3 * self.pairs.players**2
 
     def _slices(self) -> list[slice]:
         return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self.pairs), _PAIRS_AT_ONCE)]
