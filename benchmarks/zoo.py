@@ -139,6 +139,17 @@ def _conv(rows: Data) -> nn.Module:
     )  # fmt: skip
 
 
+def _prelu(rows: Data) -> nn.Module:
+    """Like the networks of MTCNN: PReLU, and pools of three that reach over the edge."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 12, 3, 1, 1), nn.PReLU(12), nn.MaxPool2d(3, 2, ceil_mode=True),
+        nn.Conv2d(12, 24, 3), nn.PReLU(24), nn.MaxPool2d(3, 2, ceil_mode=True),
+        nn.Conv2d(24, 32, 2), nn.PReLU(32), nn.Flatten(), nn.LazyLinear(64), nn.PReLU(64), nn.Linear(64, rows.outputs),
+    )  # fmt: skip
+    model(rows.x[:1])  # so that it knows its sizes
+    return model
+
+
 def _resnet(rows: Data, blocks: int) -> nn.Module:
     stages = [(8, 8, 1), (8, 16, 2), (16, 32, 2)]
     body = [Residual(a, b, s) if i == 0 else Residual(b, b, 1) for a, b, s in stages for i in range(blocks)]
@@ -192,6 +203,7 @@ _KINDS: dict[str, Callable[[Data], nn.Module]] = {
     "gentle": lambda rows: _mlp(rows, (32, 32), 0.2),
     "hard": lambda rows: _mlp(rows, (256, 256, 64), 0.0),
     "conv": _conv,
+    "prelu": _prelu,
     "resnet8": lambda rows: _resnet(rows, 1),
     "resnet20": lambda rows: _resnet(rows, 3),
     "transformer": _Transformer,
@@ -200,6 +212,7 @@ _KINDS: dict[str, Callable[[Data], nn.Module]] = {
 }
 _TRAINING = {  # steps, rate, decay
     "gentle": (800, 3e-3, 1e-2), "hard": (3000, 1e-2, 0.0), "conv": (800, 3e-3, 1e-3), "resnet8": (400, 1e-2, 1e-3),
+    "prelu": (800, 3e-3, 1e-3),
     "resnet20": (400, 1e-2, 1e-3), "transformer": (1200, 2e-3, 1e-3), "lstm": (1000, 5e-3, 1e-3),
     "gru": (1000, 5e-3, 1e-3),
 }  # fmt: skip
@@ -260,6 +273,7 @@ def _cases() -> list[Case]:
         result += [
             Case("conv, pixels", digits, development), Case("conv, pixels", images, development),
             Case("conv, blocks", digits, development, 4), Case("conv, blocks", images, development, 7),
+            Case("conv, blocks", Network("prelu", "mnist14", seed), development, 7),
             Case("ResNet, pixels", small, development), Case("ResNet, pixels", deep, development),
             Case("ResNet, blocks", small, development, 4), Case("ResNet, blocks", deep, development, 7),
             Case("Transformer, tokens", Network("transformer", "mnist", seed), development, 0),

@@ -30,8 +30,9 @@ def spearman(attributions: Tensor, truth: Tensor) -> Tensor:
 
 def _ranks(values: Tensor) -> Tensor:
     """Average ranks along dimension 1."""
-    order = values.sort(1).values
-    first, last = (torch.searchsorted(order, values.contiguous(), side=side) for side in ("left", "right"))
+    values = values.contiguous()
+    order = values.sort(1).values.contiguous()
+    first, last = (torch.searchsorted(order, values, side=side) for side in ("left", "right"))
     return (first + last).double() / 2
 
 

@@ -63,6 +63,6 @@ class Evaluator:
     @torch.no_grad()
     def _worth(self, members: Tensor) -> Tensor:
         every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)
-        outputs = self.select(self.game.evaluate(self.function, every_row)).cpu().double()
+        outputs = self.select(self.game.evaluate(self.function, every_row, self.at_once)).cpu().double()
         self.progress.update(len(members) * self.game.rows)
         return outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -138,27 +138,32 @@ class Game:
             for on, off, mask in zip(self.on, self.off, self.masks, strict=True)
         )
 
-    def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor) -> Tensor:
-        """The model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows, *outputs)."""
+    def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
+        """The model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows, *outputs). With
+        as many baselines at once as make no more than `at_once` rows, but at least one."""
         shares = self.shares or [1 / len(self.baselines)] * len(self.baselines)
+        several = max(1, at_once // max(1, len(coalitions) * self.rows))
         total: Tensor | None = None
-        for share, baseline in zip(shares, self.baselines, strict=True):
-            output = self._evaluate(function, baseline, coalitions)
-            output = output if len(shares) == 1 else output * share
-            total = output if total is None else total.add_(output)
+        for start in range(0, len(shares), several):
+            outputs = self._evaluate(function, self.baselines[start : start + several], coalitions)
+            for share, output in zip(shares[start : start + several], outputs, strict=True):
+                part = output if len(shares) == 1 else output * share
+                total = part if total is None else total.add_(part)
         assert total is not None
         return total
 
-    def _evaluate(self, function: Callable[..., Tensor], baseline: tuple[Tensor, ...], coalitions: Tensor) -> Tensor:
-        """The model on coalitions, with one of the baselines."""
-        number = len(coalitions)
+    def _evaluate(
+        self, function: Callable[..., Tensor], baselines: Sequence[tuple[Tensor, ...]], coalitions: Tensor
+    ) -> Tensor:
+        """The model on coalitions beside each of some baselines: (baselines, m, rows, *outputs)."""
+        number = len(baselines) * len(coalitions)
         extra = tuple(self._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1))))
         inputs = tuple(
-            torch.where(coalitions[..., mask], on, off).flatten(0, 1)
-            for on, off, mask in zip(self.on, baseline, self.masks, strict=True)
+            torch.where(coalitions[..., mask], on, torch.stack(off)[:, None]).flatten(0, 2)
+            for on, off, mask in zip(self.on, zip(*baselines, strict=True), self.masks, strict=True)
         )
         with evaluating():
-            return self._checked(function(*inputs, *extra), number)
+            return self._checked(function(*inputs, *extra), number).unflatten(0, (len(baselines), len(coalitions)))
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
@@ -209,7 +214,7 @@ class Game:
         parts = []
         for part, rows in replace(self, baselines=()).slices(at_once):
             coalition = torch.full((1, rows.rows, self.count), present, device=self.device)
-            parts.append(rows._evaluate(function, tuple(x[part] for x in baseline), coalition)[0])
+            parts.append(rows._evaluate(function, [tuple(x[part] for x in baseline)], coalition)[0, 0])
         return torch.cat(parts)
 
     def attributions(self, values: Tensor) -> tuple[Tensor, ...]:

@@ -25,6 +25,7 @@ import torch
 from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian import FEWEST as FEWEST_EVALUATIONS
 from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
+from dasp.games.evaluator import Evaluator
 from dasp.games.request import Request
 from dasp.methods.table import METHODS
 from dasp.methods.wanted import Wanted
@@ -39,7 +40,9 @@ _OF_A_VALUE = 0.2  # without a prior, tolerances are for values that are a part 
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
 _MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
+_BOOKKEEPING = 2e-7  # seconds for each coalition, beside the model's
 _MANY = 64  # players who would need a prior
+_A_WHILE, _SHORT, _REPEATS = 5e-3, 0.5, 3  # seconds, and how often what is quick is timed
 
 SHORT_NAMES = {
     "exact": "Exact",
@@ -78,9 +81,7 @@ class Pace:
         """Time the model on the first row: some coalitions in a batch, an estimate, and a propagated prior."""
         first = request.rows_of(slice(0, 1))
         (evaluator,) = first.evaluators(batch_size, _NoProgress())
-        generator = torch.Generator().manual_seed(0)
-        coalitions = torch.rand(FEWEST, evaluator.game.count, generator=generator) < 0.5
-        evaluation = _timed(lambda: evaluator.worth(coalitions)) / FEWEST
+        evaluation = _time_of_evaluation(evaluator)
         estimate = METHODS["BayesianShapley"].make(model)
         run = partial(estimated, estimate, first, max_evaluations=FEWEST, internal_batch_size=batch_size)
         fit = max(0.0, _timed(run) - FEWEST * evaluation)
@@ -89,14 +90,29 @@ class Pace:
         if torch.is_inference_mode_enabled():
             return Pace(evaluation, None, "inference mode forbids derivatives", fit)
         try:
-            prior = METHODS[_PRIOR].make(model)
-            node = _timed(partial(estimated, prior, first, nodes=1, internal_batch_size=batch_size))
+            propagated = partial(estimated, METHODS[_PRIOR].make(model), first, internal_batch_size=batch_size)
+            nodes = METHODS[_WITH_PRIOR].prior_nodes
+            prior = nodes * _timed(partial(propagated, nodes=1))
+            if prior < _SHORT:  # much of which each call takes, and not each node
+                prior = _timed(partial(propagated, nodes=nodes))
         except (UnsupportedOperation, UntraceableModel) as error:
             return Pace(evaluation, None, error.summary, fit)
         except Exception as error:  # another method because of an accident would be chosen by accident
             error.add_note("while moments were propagated through the model; method='bayesian' does without them")
             raise
-        return Pace(evaluation, METHODS[_WITH_PRIOR].prior_nodes * node, fit=fit)
+        return Pace(evaluation, prior, fit=fit)
+
+
+def _time_of_evaluation(evaluator: Evaluator) -> float:
+    """Seconds for a coalition among as many as take a while: a few of a quick model take what a call takes."""
+    generator = torch.Generator().manual_seed(0)
+    number = FEWEST
+    while True:
+        coalitions = torch.rand(number, evaluator.game.count, generator=generator) < 0.5
+        seconds = _timed(partial(evaluator.worth, coalitions))
+        if seconds > _A_WHILE or number >= MOST:
+            return seconds / number
+        number *= 4
 
 
 class _NoProgress:
@@ -107,11 +123,14 @@ class _NoProgress:
 
 
 def _timed(function: Callable[[], Any]) -> float:
-    """The time of a second call: the first may trace, compile or prepare."""
+    """The time of a second call, as the first may trace, compile or prepare; of a quick one, the least of three."""
     function()
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+    times: list[float] = []
+    while not times or (len(times) < _REPEATS and sum(times) < _MOMENT):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 @dataclass(frozen=True)
@@ -149,8 +168,9 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
     budget = wanted.budget(measured.evaluation, around, FEWEST, MOST)
     estimate = min(budget, _USUAL) * measured.evaluation + around
-    everything = coalitions * measured.evaluation
+    everything = coalitions * (measured.evaluation + _BOOKKEEPING)
     quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= budget
+    quick = quick and everything <= (wanted.max_seconds or everything)
     if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
         return exact
     tolerance = TOLERANCE if pays else min(TOLERANCE, _OF_A_VALUE / players)
