@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dasp.attribution.bayesian.chosen import chosen_summaries
 from dasp.attribution.bayesian.directions import Covariance, Directions
 from dasp.attribution.bayesian.regression import Regression, Summary
 
@@ -60,8 +61,9 @@ class Trust:
 
 
 def posterior(
-    regression: Regression, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust
-) -> tuple[Tensor, Tensor]:
+    regression: Regression, y: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance], trust: Trust,
+    sums: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and standard deviation of the Shapley values, (columns, players) each; a column is an output of a row.
 
     Args:
@@ -71,6 +73,7 @@ def posterior(
         prior: R₀, (columns, players).
         covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
+        sums: (v(S) + v(Sᶜ))/2, (pairs, columns), by which to choose interactions where there are enough pairs for it.
     """
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
@@ -85,6 +88,13 @@ def posterior(
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), total[columns], prior[columns], covariance.of(columns), trust)
             mixtures.append(part.spread(columns))
+    if sums is not None and regression.second is not None:
+        for column in range(len(total)):
+            at = torch.arange(len(total)) == column
+            for summary in chosen_summaries(regression, y[:, at], sums[:, column]):
+                for form in (None, *covariances):
+                    part = _mixture(summary, total[at], prior[at], form and form.of(at), trust)
+                    mixtures.append(part.spread(at))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     return mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None]
