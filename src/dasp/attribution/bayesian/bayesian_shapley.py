@@ -167,25 +167,26 @@ class _Estimate:
 
     def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
         players, total = self.evaluator.game.count, self.evaluator.total[rows]
-        values = torch.empty(len(pairs), *total.shape, dtype=torch.float64)
+        values = torch.empty(2, len(pairs), *total.shape, dtype=torch.float64)
         done = 0
 
         def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
-            values[done:number, left] = self._half_differences(pairs.members[done:number], rows[left])
+            values[:, done:number, left] = self._halves(pairs.members[done:number], rows[left])
             done = number
             regression = self.regressions.on(pairs.first(number), self.seed)
-            return self._posterior(regression, values[:number, left], rows[left])
+            return self._posterior(regression, values[:, :number, left], rows[left])
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
         mean, deviation, missed = refined(stages(first, len(pairs), _GROWTH, tolerance), tolerance, total, fitted)
         return mean, deviation, len(rows) if tolerance is not None and len(pairs) < first else missed
 
-    def _half_differences(self, members: Tensor, rows: Tensor) -> Tensor:
-        """(v(S) − v(Sᶜ))/2, (pairs, rows, *selected)."""
+    def _halves(self, members: Tensor, rows: Tensor) -> Tensor:
+        """(v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2, (2, pairs, rows, *selected)."""
         own = self.evaluator.rows_of(rows)
-        return (own.worth(members) - own.worth(~members)) / 2
+        there, others = own.worth(members), own.worth(~members)
+        return torch.stack([there - others, there + others]) / 2
 
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         game, total = self.evaluator.game, self.evaluator.total[rows]
@@ -193,5 +194,6 @@ class _Estimate:
         if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T
         errors = [] if self.prior is None else covariances(prior, game)
-        mean, deviation = posterior(regression, values.flatten(1), total.flatten(), prior, errors, self.trust)
+        differences, sums = values.flatten(2)
+        mean, deviation = posterior(regression, differences, total.flatten(), prior, errors, self.trust, sums)
         return mean.T.unflatten(1, total.shape), deviation.T.unflatten(1, total.shape)
