@@ -13,21 +13,29 @@ from dasp.attribution.bayesian.structure import Sets, likely
 __all__ = ["chosen_summaries"]
 
 _MOST_SETS = 1500
+_MOST_KEPT = 2**24  # numbers: 128 MB
 
 
 class _Chosen(ManyPairs):
     """The regression on interactions that one column is likely to have."""
 
-    strengths = (1.0, 3.0, 10.0, 30.0)
+    strengths = (2.0, 8.0, 32.0)
 
     def __init__(self, pairs: Pairs, sets: list[Sets]) -> None:
         self._sets = sets
+        self._kept: dict[int, Tensor] = {}
         self._scale = float((pairs.sizes * (pairs.players - pairs.sizes)).mean())
         super().__init__(pairs)
 
     def _interactions(self, part: slice) -> Tensor:
+        """They are needed twice, and kept where they have room."""
+        if part.start in self._kept:
+            return self._kept[part.start]
         chosen = [self._scale**0.5 * sets.features(self.pairs, part) for sets in self._sets]
-        return torch.cat([slopes(self.pairs, part), *chosen], 1).mul_(self.unit**0.5)
+        result = torch.cat([slopes(self.pairs, part), *chosen], 1).mul_(self.unit**0.5)
+        if part.start is not None and len(self.pairs) * result.shape[1] <= _MOST_KEPT:
+            self._kept[part.start] = result
+        return result
 
 
 def chosen_summaries(regression: Regression, y: Tensor, sums: Tensor) -> list[Summary]:

@@ -88,13 +88,8 @@ def posterior(
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), total[columns], prior[columns], covariance.of(columns), trust)
             mixtures.append(part.spread(columns))
-    if sums is not None and regression.second is not None:
-        for column in range(len(total)):
-            at = torch.arange(len(total)) == column
-            for summary in chosen_summaries(regression, y[:, at], sums[:, column]):
-                for form in (None, *covariances):
-                    part = _mixture(summary, total[at], prior[at], form and form.of(at), trust)
-                    mixtures.append(part.spread(at))
+    if sums is not None and regression.second is not None and len(total) > 0:
+        mixtures.append(_chosen(regression, y, sums, total, prior, covariances, trust))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     return mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None]
@@ -122,6 +117,12 @@ class _Mixture:
         variance = weights @ (variances + (means - mean) ** 2)
         return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1))
 
+    @staticmethod
+    def joined(parts: list[_Mixture]) -> _Mixture:
+        """Put columns side by side."""
+        fields = zip(*((part.mean, part.variance, part.evidence) for part in parts), strict=True)
+        return _Mixture(*map(torch.cat, fields))
+
     def spread(self, columns: Tensor) -> _Mixture:
         """Make it a part of all columns, without weight in the others."""
         evidence = torch.full(columns.shape, -torch.inf, dtype=self.evidence.dtype)
@@ -141,8 +142,25 @@ def _mixture(summary: Summary, total: Tensor, prior: Tensor, covariance: Covaria
         part = slice(start, start + at_once)
         directions = design.flat if covariance is None else design.directions(covariance.of(part))
         parts.append(_averaged(summary.of(part), directions, total[part], prior[part], trust))
-    fields = zip(*((part.mean, part.variance, part.evidence) for part in parts), strict=True)
-    return _Mixture(*map(torch.cat, fields))
+    return _Mixture.joined(parts)
+
+
+def _chosen(
+    regression: Regression, y: Tensor, sums: Tensor, total: Tensor, prior: Tensor, covariances: list[Covariance],
+    trust: Trust,
+) -> _Mixture:  # fmt: skip
+    """For each column, over the interactions that it is likely to have; without weight where it has none."""
+    none = torch.zeros(1, prior.shape[1], dtype=prior.dtype)
+    parts = []
+    for column in range(len(total)):
+        at = slice(column, column + 1)
+        own = [
+            _mixture(summary, total[at], prior[at], covariance and covariance.of(at), trust)
+            for summary in chosen_summaries(regression, y[:, at], sums[:, column])
+            for covariance in (None, *covariances)
+        ]
+        parts.append(_Mixture.of(own) if own else _Mixture(none, none, none[:, 0] - torch.inf))
+    return _Mixture.joined(parts)
 
 
 def _averaged(summary: Summary, directions: Directions, total: Tensor, prior: Tensor, trust: Trust) -> _Mixture:

@@ -206,7 +206,7 @@ class _SomePairs(Regression):
 class ManyPairs(Regression):
     """More than interactions F: V⁻¹ = ν⁻¹ − ν⁻¹F(1/b + Fᵀν⁻¹F)⁻¹Fᵀν⁻¹ (Woodbury)."""
 
-    strengths = _STRENGTHS
+    strengths: tuple[float, ...] = _STRENGTHS
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
@@ -236,6 +236,7 @@ class ManyPairs(Regression):
         return features(self.pairs, part).mul_(self.unit**0.5)
 
     def summaries(self, y: Tensor) -> list[Summary]:
+        """Sum up the values, see `Regression`."""
         weighted = y / self.noise[:, None]
         fy, xy = (
             torch.stack([regressors(part).T @ weighted[part] for part in self._slices()]).sum(0)

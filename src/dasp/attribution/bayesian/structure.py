@@ -26,7 +26,8 @@ from dasp.attribution.bayesian.pairs import Pairs
 __all__ = ["SecondOrder", "Sets", "gram", "likely"]
 
 _MOST_PLAYERS = 64  # 2,016 interactions of two
-_FEWEST_PAIRS = 8  # for each player
+_FEWEST_PAIRS = 1024  # with fewer, there is less to gain than the time that it takes for every row
+_FEWEST_FOR_A_PLAYER = 8
 _MOST_IN_FIVES = 20  # players: 15,504 sets
 _FIFTH = 0.1  # variance of all interactions of five relative to those of three
 _BACKGROUND = 0.2  # κ
@@ -50,7 +51,8 @@ class SecondOrder:
     @staticmethod
     def suits(pairs: Pairs) -> bool:
         """Tell whether there are enough pairs to learn from, and not too many players."""
-        return 5 <= pairs.players <= _MOST_PLAYERS and len(pairs) >= _FEWEST_PAIRS * pairs.players
+        fewest = max(_FEWEST_PAIRS, _FEWEST_FOR_A_PLAYER * pairs.players)
+        return 5 <= pairs.players <= _MOST_PLAYERS and len(pairs) >= fewest
 
     @property
     def numbers(self) -> int:
