@@ -17,6 +17,9 @@ regression with the weights of the Shapley kernel.
 a (how good the prior is), b and the form of T are averaged over with their posterior probabilities, and σ² is
 integrated out (restricted likelihood): a point estimate of a is overconfident with few evaluations.
 
+With many pairs and not too many players, h is also tried with the interactions that a column's own values make likely
+(see `structure`), and takes part by its posterior probability.
+
 With far fewer pairs than players a is hardly seen in the data: z of different pairs are nearly orthogonal, so that
 errors of the prior look like noise, and error bars rest on what was thought of a before (`Trust`). What else tells of
 it is the completeness gap Δ − ΣR₀ of a prior that is not made to have none: with errors that all players share,

@@ -31,8 +31,8 @@ _FEWEST_FOR_A_PLAYER = 8
 _MOST_IN_FIVES = 20  # players: 15,504 sets
 _FIFTH = 0.1  # variance of all interactions of five relative to those of three
 _BACKGROUND = 0.2  # κ
-_RIDGE = 30.0
-_WAVES = 4
+_RIDGE = 30.0  # as if every interaction of two had been seen to be zero in so many pairs
+_WAVES = 4  # of the mean by size
 _PAIRS_AT_ONCE = 4096
 
 
