@@ -193,7 +193,7 @@ class _Known:
         pairs = Pairs.draw(game.count, (evaluations - 2) // 2, seed)
         prior = given.flatten(1).T
         found = posterior(
-            Regression.on(pairs), evaluator.half_differences(pairs.members).flatten(1), total.flatten(), prior,
+            Regression.on(pairs), evaluator.halves(pairs.members)[0].flatten(1), total.flatten(), prior,
             covariances(prior, game), _ANYTHING, distance=True,
         )  # fmt: skip
         assert found.distance is not None

@@ -56,9 +56,10 @@ class Evaluator:
                 result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
         return result
 
-    def half_differences(self, members: Tensor) -> Tensor:
-        """(v(S) − v(Sᶜ))/2 of pairs of coalitions, (pairs, rows, *selected)."""
-        return (self.worth(members) - self.worth(~members)) / 2
+    def halves(self, members: Tensor) -> Tensor:
+        """(v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""
+        there, others = self.worth(members), self.worth(~members)
+        return torch.stack([there - others, there + others]) / 2
 
     @torch.no_grad()
     def _worth(self, members: Tensor) -> Tensor:

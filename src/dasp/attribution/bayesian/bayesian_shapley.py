@@ -33,6 +33,7 @@ __all__ = ["FEWEST", "BayesianShapley"]
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
 _CLEARLY = 0.5  # of the tolerance: standard deviations are hardly wrong by more than this
+_MOST_CHOSEN = 16  # outputs: for each of them, interactions are chosen and fitted
 _NUMBERS_AT_ONCE = 2**24
 
 
@@ -90,7 +91,9 @@ class BayesianShapley(PlayerMethod):
             inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
                 once for every row of a background). 2^N gives the exact values. A call evaluates four coalitions more,
-                to see that the model is a function of each row by itself.
+                to see that the model is a function of each row by itself. From 2,050 on, with up to 64 players, each
+                output of a row gets a regression of its own, with the interactions that it is likely to have (0.4 to 2
+                seconds): on most networks a sixth to a third less error.
             tolerance: stop with a row when its largest standard deviation is below this fraction of
                 |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 64 evaluations
                 on, without a prior from 2N: before, nothing is known of some players.
@@ -168,15 +171,16 @@ class _Estimate:
 
     def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
         players, total = self.evaluator.game.count, self.evaluator.total[rows]
-        values = torch.empty(len(pairs), *total.shape, dtype=torch.float64)
+        values = torch.empty(2, len(pairs), *total.shape, dtype=torch.float64)
         done = 0
 
         def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
-            values[done:number, left] = self.evaluator.rows_of(rows[left]).half_differences(pairs.members[done:number])
+            own = self.evaluator.rows_of(rows[left])
+            values[:, done:number, left] = own.halves(pairs.members[done:number])
             done = number
             regression = self.regressions.on(pairs.first(number), self.seed)
-            return self._posterior(regression, values[:number, left], rows[left])
+            return self._posterior(regression, values[:, :number, left], rows[left])
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
@@ -190,5 +194,7 @@ class _Estimate:
         if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T
         errors = [] if self.prior is None else covariances(prior, game)
-        known = posterior(regression, values.flatten(1), total.flatten(), prior, errors, self.trust)
+        differences, sums = values.flatten(2)
+        chosen = sums if total[0].numel() <= _MOST_CHOSEN else None
+        known = posterior(regression, differences, total.flatten(), prior, errors, self.trust, sums=chosen)
         return known.mean.T.unflatten(1, total.shape), known.deviation.T.unflatten(1, total.shape)

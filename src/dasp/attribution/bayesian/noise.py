@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dasp.attribution.bayesian.pairs import Pairs
 
-__all__ = ["feature_count", "features", "kernel", "size_means"]
+__all__ = ["feature_count", "features", "kernel", "size_means", "slopes"]
 
 _MOST_CUBIC = 30  # players: C(30, 3) = 4,060 features
 _HARMONICS = 2
@@ -41,15 +41,20 @@ def feature_count(players: int) -> int:
 
 def features(pairs: Pairs, part: slice = slice(None)) -> Tensor:
     """The interactions by themselves, (pairs, features), for parts of the design; their scale is that of all of it."""
-    n, (cubic, slopes) = pairs.players, _scales(pairs)
-    z, wave = pairs.centred(part), _waves(pairs)[part]
-    result = torch.empty(len(z), feature_count(n), dtype=z.dtype)
-    for j in range(_HARMONICS):
-        result[:, j * n : (j + 1) * n] = slopes * wave[:, j, None] * z
-    if n <= _MOST_CUBIC:
-        sign = 2 * pairs.members[part].double() - 1
-        _triples(sign, cubic, out=result[:, _HARMONICS * n :])
+    n, own = pairs.players, slopes(pairs, part)
+    if n > _MOST_CUBIC:
+        return own
+    result = torch.empty(len(own), feature_count(n), dtype=own.dtype)
+    result[:, : own.shape[1]] = own
+    sign = 2 * pairs.members[part].double() - 1
+    _triples(sign, _scales(pairs)[0], out=result[:, own.shape[1] :])
     return result
+
+
+def slopes(pairs: Pairs, part: slice = slice(None)) -> Tensor:
+    """The slopes by themselves, (pairs, harmonics·players)."""
+    z, wave = pairs.centred(part), _waves(pairs)[part]
+    return (_scales(pairs)[1] * wave[:, :, None] * z[:, None]).flatten(1)
 
 
 def _triples(sign: Tensor, scale: float, out: Tensor) -> None:
@@ -69,10 +74,10 @@ def _triples(sign: Tensor, scale: float, out: Tensor) -> None:
 
 def kernel(pairs: Pairs) -> Tensor:
     """features·featuresᵀ, (pairs, pairs), from overlaps alone."""
-    cubic, slopes = _scales(pairs)
+    cubic, slope = _scales(pairs)
     z, wave = pairs.centred(), _waves(pairs)
     overlap = z @ z.T
-    result = slopes**2 * (wave @ wave.T) * overlap
+    result = slope**2 * (wave @ wave.T) * overlap
     if pairs.players <= _MOST_CUBIC:
         total = 2 * pairs.sizes - pairs.players  # Σ_i σ_i
         product = 4 * overlap + total[:, None] * total / pairs.players  # Σ_i σ_iσ'_i
@@ -100,9 +105,9 @@ def _scales(pairs: Pairs) -> tuple[float, float]:
     noise = s * (n - s)
     total = 2 * s - n
     cubic = _cubic(torch.full_like(s, n), total, total, n).sum() if 3 <= n <= _MOST_CUBIC else torch.zeros(())
-    slopes = (_waves(pairs).square().sum(1) * s * (n - s) / n).sum()
+    slope = (_waves(pairs).square().sum(1) * s * (n - s) / n).sum()
     scale = noise.sum()
-    return _ratio(scale, cubic), _ratio(_SLOPES * scale, slopes)
+    return _ratio(scale, cubic), _ratio(_SLOPES * scale, slope)
 
 
 def _ratio(wanted: Tensor, there: Tensor) -> float:

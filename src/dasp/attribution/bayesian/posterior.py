@@ -17,6 +17,9 @@ regression with the weights of the Shapley kernel.
 a (how good the prior is), b and the form of T are averaged over with their posterior probabilities, and σ² is
 integrated out (restricted likelihood): a point estimate of a is overconfident with few evaluations.
 
+With many pairs and not too many players, h is also tried with the interactions that a column's own values make likely
+(see `structure`), and takes part by its posterior probability.
+
 With far fewer pairs than players a is hardly seen in the data: z of different pairs are nearly orthogonal, so that
 errors of the prior look like noise, and error bars rest on what was thought of a before (`Trust`). What else tells of
 it is the completeness gap Δ − ΣR₀ of a prior that is not made to have none: with errors that all players share,
@@ -33,6 +36,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dasp.attribution.bayesian.chosen import chosen_summaries
 from dasp.attribution.bayesian.directions import Covariance, Directions
 from dasp.attribution.bayesian.distance import Distance
 from dasp.attribution.bayesian.regression import Regression, Summary
@@ -78,6 +82,7 @@ def posterior(
     covariances: list[Covariance],
     trust: Trust,
     *,
+    sums: Tensor | None = None,
     distance: bool = False,
 ) -> Posterior:
     """What the values of pairs say of the Shapley values.
@@ -89,7 +94,8 @@ def posterior(
         prior: R₀, (columns, players).
         covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
-        distance: whether to find out how far the prior is from the Shapley values.
+        sums: (v(S) + v(Sᶜ))/2, (pairs, columns), by which to choose interactions where there are enough pairs for it.
+        distance: whether to find out how far the prior is from the Shapley values; without interactions by `sums`.
     """
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
@@ -105,6 +111,8 @@ def posterior(
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), given.of(columns), covariance.of(columns))
             mixtures.append(part.spread(columns))
+    if sums is not None and not distance and regression.second is not None and len(total) > 0:
+        mixtures.append(_chosen(regression, y, sums, given, covariances))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     away = None if mixture.distance is None else mixture.distance.times(size)
@@ -149,6 +157,14 @@ class _Mixture:
         variance = weights @ (variances + (means - mean) ** 2)
         return _Mixture(mean[:, 0], variance[:, 0], logs.logsumexp(1), distance)
 
+    @staticmethod
+    def beside(parts: list[_Mixture]) -> _Mixture:
+        """Put columns side by side."""
+        mean, variance, evidence = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance", "evidence")
+        )
+        return _Mixture(mean, variance, evidence, _joined(parts, 0))
+
     def spread(self, columns: Tensor) -> _Mixture:
         """Make it a part of all columns, without weight in the others."""
         evidence = torch.full(columns.shape, -torch.inf, dtype=self.evidence.dtype)
@@ -173,10 +189,22 @@ def _mixture(summary: Summary, given: _Given, covariance: Covariance | None) -> 
         part = slice(start, start + at_once)
         directions = design.flat if covariance is None else design.directions(covariance.of(part))
         parts.append(_averaged(summary.of(part), directions, given.of(part)))
-    mean, variance, evidence = (
-        torch.cat([getattr(x, name) for x in parts]) for name in ("mean", "variance", "evidence")
-    )
-    return _Mixture(mean, variance, evidence, _joined(parts, 0))
+    return _Mixture.beside(parts)
+
+
+def _chosen(regression: Regression, y: Tensor, sums: Tensor, given: _Given, covariances: list[Covariance]) -> _Mixture:
+    """For each column, over the interactions that it is likely to have; without weight where it has none."""
+    none = torch.zeros(1, given.prior.shape[1], dtype=given.prior.dtype)
+    parts = []
+    for column in range(len(given.total)):
+        at = slice(column, column + 1)
+        own = [
+            _mixture(summary, given.of(at), covariance and covariance.of(at))
+            for summary in chosen_summaries(regression, y[:, at], sums[:, column])
+            for covariance in (None, *covariances)
+        ]
+        parts.append(_Mixture.of(own) if own else _Mixture(none, none, none[:, 0] - torch.inf, None))
+    return _Mixture.beside(parts)
 
 
 def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixture:
@@ -196,8 +224,9 @@ def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixtu
     squares = squares.clamp(min=torch.finfo(squares.dtype).tiny)
     logs = trust.log_density() - (log_determinant + freedom * squares.log()) / 2
 
-    possible = (logs > logs.amax(1, keepdim=True) + _IMPOSSIBLE).any(0)
-    a, shrink, squares, logs = a[:, possible], shrink[:, possible], squares[:, possible], logs[:, possible]
+    if not given.distance:  # which has the same choices for all columns
+        possible = (logs > logs.amax(1, keepdim=True) + _IMPOSSIBLE).any(0)
+        a, shrink, squares, logs = a[:, possible], shrink[:, possible], squares[:, possible], logs[:, possible]
     weighted = shrink * residual[:, None]
     means = (start + summary.shift)[:, None] + a[..., None] * (weighted @ additive) + weighted @ white
     explained = a[..., None] ** 2 * (shrink @ additive**2) + 2 * a[..., None] * (shrink @ (additive * white))

@@ -21,8 +21,9 @@ from torch import Tensor
 from dasp.attribution.bayesian.directions import Covariance, Directions
 from dasp.attribution.bayesian.noise import feature_count, features, kernel, size_means
 from dasp.attribution.bayesian.pairs import Pairs, log_counts
+from dasp.attribution.bayesian.structure import SecondOrder, gram
 
-__all__ = ["Design", "Regression", "Regressions", "Summary"]
+__all__ = ["Design", "ManyPairs", "Regression", "Regressions", "Summary"]
 
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0)  # b: variance of interactions relative to the white part
 _FEW_STRENGTHS = (0.0, 3.0)  # where pairs are too few to tell more of them apart: coverage and errors are the same
@@ -70,6 +71,7 @@ class Regression(ABC):
     """
 
     strengths: tuple[float, ...] = _STRENGTHS
+    second: SecondOrder | None = None  # where there are enough pairs for what is beyond this regression
 
     def __init__(self, pairs: Pairs) -> None:
         n = pairs.players
@@ -88,7 +90,9 @@ class Regression(ABC):
         """Prepare it in the form that suits the number of pairs."""
         if len(pairs) <= pairs.players:
             return _FewPairs(pairs)
-        return _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else _ManyPairs(pairs)
+        result = _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else ManyPairs(pairs)
+        result.second = SecondOrder(pairs) if SecondOrder.suits(pairs) else None
+        return result
 
     @abstractmethod
     def summaries(self, y: Tensor) -> list[Summary]:
@@ -97,7 +101,8 @@ class Regression(ABC):
     @property
     def numbers(self) -> int:
         """How many numbers of eight bytes it keeps."""
-        return len(self.strengths) * self._numbers_each() + len(self.pairs) * (self.pairs.players // 8 + 4)
+        shared = len(self.pairs) * (self.pairs.players // 8 + 4)
+        return len(self.strengths) * self._numbers_each() + shared + (self.second.numbers if self.second else 0)
 
     @abstractmethod
     def _numbers_each(self) -> int:
@@ -202,17 +207,17 @@ class _SomePairs(Regression):
         return [reduction.summary(x.T @ values, values.square().sum(0)) for reduction, x, values in whitened]
 
 
-class _ManyPairs(Regression):
+class ManyPairs(Regression):
     """More than interactions F: V⁻¹ = ν⁻¹ − ν⁻¹F(1/b + Fᵀν⁻¹F)⁻¹Fᵀν⁻¹ (Woodbury)."""
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
-        count = feature_count(pairs.players)
-        size = count + self._regressors(slice(1)).shape[1]
-        products = torch.zeros(size, size, dtype=torch.float64)
+        count = self._interactions(slice(1)).shape[1]
+        products: Tensor | float = 0.0
         for part in self._slices():
-            x = torch.cat([self._interactions(part), self._regressors(part)], 1)
-            products += x.T @ (x / self.noise[part, None])
+            x = torch.cat([self._interactions(part), self._regressors(part)], 1) / self.noise[part, None].sqrt()
+            products = products + gram(x)
+        assert isinstance(products, Tensor)
         ff, self._fx, xx = products[:count, :count], products[:count, count:].clone(), products[count:, count:]
         log_noise = float(self.noise.log().sum())
         self._parts = []
@@ -233,6 +238,7 @@ class _ManyPairs(Regression):
         return features(self.pairs, part).mul_(self.unit**0.5)
 
     def summaries(self, y: Tensor) -> list[Summary]:
+        """Sum up the values, see `Regression`."""
         weighted = y / self.noise[:, None]
         fy, xy = (
             torch.stack([regressors(part).T @ weighted[part] for part in self._slices()]).sum(0)
