@@ -57,7 +57,7 @@ def workers(job: int) -> list[int]:
 
 
 def parts(folder: Path) -> int:
-    return len(list(folder.glob("out.parquet.parts/*.arrow")))
+    return len(list(folder.glob("out.parquet.parts/*.part")))
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ class Options:
     id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
-        identity=False, choices=("fail", "skip"))] = "fail"
+        choices=("fail", "skip"))] = "fail"
 
     baseline: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "

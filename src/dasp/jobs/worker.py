@@ -74,7 +74,7 @@ class Worker:
             raise BadInput(
                 f"the model's output for the row of id {lost[0]} is not finite; --on-bad-row skip leaves such rows out"
             )
-        notes = Notes(left_out=len(lost), ids=tuple(map(str, lost)))
+        notes = Notes.of_rows(lost)
         if not finite.any():
             return notes.on(pa.table({}))
         result = self.run(request.rows_of(finite.nonzero()[:, 0]) if lost else request)
