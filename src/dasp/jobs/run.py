@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from dasp.errors import BadInput
-from dasp.jobs.engines import Explained, locally, on_ray
+from dasp.jobs.engines import Explained, Order, locally, on_ray
 from dasp.jobs.identity import check_free, continues, describe
 from dasp.jobs.inputs import contents
 from dasp.jobs.options import Options
@@ -100,7 +100,7 @@ def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator
     if len(done) * planned.reader.size >= planned.survey.rows:
         return
     if options.engine == "ray":
-        yield from on_ray(planned.task, planned.reader, done, options.ray_address, options.workers)
+        yield from on_ray(Order(planned.task, planned.reader, done, options.ray_address, options.workers))
     else:
         yield from locally(planned.worker, planned.reader, done)
 
