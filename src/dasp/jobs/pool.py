@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dasp.errors import BadInput, Stopped
+from dasp.errors import BadInput, Stopped, line_of
 from dasp.jobs.parts import packed
 from dasp.jobs.reading.chunks import Chunk, Reader
 from dasp.jobs.worker import Task, Worker, explained
@@ -46,7 +46,7 @@ class _Remote:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
-        self.worker: Worker | None = None
+        self.worker: Worker
 
     def load(self) -> tuple[str, Any]:
         """Make the model ready."""
@@ -54,21 +54,19 @@ class _Remote:
 
     def explain(self, content: bytes) -> tuple[str, Any]:
         """The rows of a chunk."""
-        return self._told(lambda: packed(explained(self._load(), pickle.loads(content))).to_pybytes())  # noqa: S301
+        return self._told(lambda: packed(explained(self.worker, pickle.loads(content))).to_pybytes())  # noqa: S301
 
     def one_by_one(self, content: bytes) -> Iterator[None]:
         """Explain each row of a chunk alone, to see which of them ends this process."""
         chunk: Chunk = pickle.loads(content)  # noqa: S301 - written by the driver
         for row in np.eye(len(chunk.values), dtype=bool):
             with suppress(Exception):
-                self._load().explain(chunk.only(row))
+                self.worker.explain(chunk.only(row))
             yield
 
-    def _load(self) -> Worker:
-        if self.worker is None:
-            os.chdir(self.folder)
-            self.worker = Worker(self.task)
-        return self.worker
+    def _load(self) -> None:
+        os.chdir(self.folder)
+        self.worker = Worker(self.task)
 
     def _told(self, act: Any) -> tuple[str, Any]:
         try:
@@ -138,8 +136,8 @@ class Pool:
         call, chunk = self.calls[worker][0]
         try:
             kind, content = self.ray.get(call)
-        except self.ray.exceptions.RayError:
-            self._died(worker)
+        except self.ray.exceptions.RayError as error:
+            self._died(worker, error)
             return
         if kind != "done":
             raise BadInput(content) if kind == "bad" else RuntimeError(content)
@@ -148,7 +146,7 @@ class Pool:
         if chunk is not None:
             yield chunk.number, content
 
-    def _died(self, worker: Any) -> None:
+    def _died(self, worker: Any, error: Exception) -> None:
         """Do again what a worker had to do; what it did when it died may be the reason."""
         self._check_alive()
         chunks = [chunk for _, chunk in self.calls.pop(worker)]
@@ -157,7 +155,7 @@ class Pool:
         if chunks[0] is None:
             self.failed_starts += 1
             if self.failed_starts == _STARTS:
-                raise Stopped(f"{_STARTS} workers on Ray ended, one after the other, before they had done anything")
+                raise Stopped(f"{_STARTS} workers on Ray ended before they had done anything: {line_of(error)}")
         else:
             self.deaths[chunks[0].number] += 1
             if self.deaths[chunks[0].number] % _TRIES == 0:
