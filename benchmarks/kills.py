@@ -1,9 +1,11 @@
 """Kill `dasp explain` at random moments, and compare what the resumed job wrote with an uninterrupted one.
 
-    python benchmarks/kills.py [--kills 20] [--rows 5000] [--engine local|ray]
+    python benchmarks/kills.py [--kills 20] [--rows 5000] [--engine local|ray] [--what job|worker|raylet|gcs_server]
+                               [--at 0.8] [--seconds 120]
 
-The process is killed by SIGKILL after a random time, within its start as well as its work. With Ray, workers are
-killed one after the other; the job itself goes on.
+The job is killed by SIGKILL after a random time, within its start as well as its work, or when a fraction of its parts
+is there (--at). With Ray, workers can be killed instead, within so many seconds, while the job goes on; or a part of
+Ray, which ends the job: it must say so in one line.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +29,8 @@ from dasp.paper.experiment import Data
 from dasp.paper.parkinsons import Parkinsons
 
 COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
-WORKER = b"ray::MapWorker"
+WORKER = "ray::_Remote"
+DONE = re.compile(rb"resumed: ([\d,]+) of ([\d,]+) rows")
 CHUNK = 64
 
 
@@ -44,20 +48,20 @@ def digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
-def workers(job: int) -> list[int]:
-    """Ray workers of that job: processes by that name in its session."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cmdline").read_bytes().startswith(WORKER) and os.getsid(int(process.name)) == os.getsid(job):
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
+def processes(job: int, name: str) -> list[int]:
+    """Processes by that name of the Ray that a job has started: they are in the session of a child of the job."""
+    command = ["ps", "-e", "-o", "pid=,ppid=,sid=,args="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    found = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    sessions = {pid for pid, parent, session, _ in found if parent == str(job) and pid == session}
+    return [
+        int(pid) for pid, _, session, command in found
+        if session in sessions and (command.startswith(name) or f"/{name} " in command)
+    ]  # fmt: skip
 
 
 def parts(folder: Path) -> int:
-    return len(list(folder.glob("out.parquet.parts/*.arrow")))
+    return len(list(folder.glob("out.parquet.parts/*.part")))
 
 
 def main() -> None:
@@ -66,6 +70,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--engine", default="local")
     parser.add_argument("--method", default="gradient")
+    parser.add_argument("--what", default="job")
+    parser.add_argument("--at", type=float)
+    parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
     chance = random.Random(0)  # noqa: S311
     with tempfile.TemporaryDirectory() as name:
@@ -90,52 +97,73 @@ def main() -> None:
                 raise SystemExit("parts are left")
             (folder / "out.parquet").unlink()
         seconds = time.perf_counter() - begin
-        what = "a worker" if options.engine == "ray" else "the job"
-        print(f"{killed} kills of {what} in {jobs} jobs, {seconds:.0f} s: the same bytes every time")
+        print(f"{killed} kills of the {options.what} in {jobs} jobs, {seconds:.0f} s: the same bytes every time")
 
 
 def interrupted(
     command: list[str], folder: Path, options: argparse.Namespace, duration: float, chance: random.Random, most: int
 ) -> int:
-    """A job until it is done; how often it was killed."""
+    """A job until it is done; how often it, or a part of it, was killed."""
     killed = 0
     while not (folder / "out.parquet").exists():
         process = subprocess.Popen(  # noqa: S603
-            [*command, "-o", "out.parquet", "--engine", options.engine], cwd=folder, stdout=subprocess.DEVNULL,
-            start_new_session=True,
+            [*command, "-o", "out.parquet", "--engine", options.engine], cwd=folder, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
-        if options.engine == "ray":
-            killed += kill_workers(process, most, chance)
-        elif killed < most:
-            killed += kill(process, chance.uniform(0.2, 1) * duration)
-            done = f"{parts(folder)} of {-(-options.rows // CHUNK)} parts"
-            print("done" if (folder / "out.parquet").exists() else f"killed with {done}", flush=True)
-        if process.wait() not in (0, -signal.SIGKILL):
-            raise SystemExit(f"exit code {process.returncode}")
+        if killed < most:
+            kill = {"job": kill_job, "worker": kill_workers}.get(options.what, kill_ray)
+            killed += kill(process, folder, options, duration, chance, most - killed)
+        out, err = process.communicate()
+        if found := DONE.search(out):
+            print(found[0].decode(), flush=True)
+        if process.returncode not in (0, -signal.SIGKILL):
+            print(f"exit code {process.returncode}: {err.decode().strip()}", flush=True)
+            if options.what in ("job", "worker") or err.count(b"\n") != 1:
+                raise SystemExit("not as it should be")
     return killed
 
 
-def kill(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """SIGKILL after some seconds; 0 if it was done before."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return 1
+def kill_job(process, folder, options, duration, chance, most) -> int:
+    """SIGKILL after some seconds, or some parts; 0 if it was done before."""
+    end = time.perf_counter() + chance.uniform(0.2, 1) * duration
+    goal = None if options.at is None else options.at * options.rows / CHUNK
+    while process.poll() is None:
+        if parts(folder) >= goal if goal else time.perf_counter() > end:
+            process.kill()
+            print(f"killed with {parts(folder)} of {-(-options.rows // CHUNK)} parts", flush=True)
+            return 1
+        time.sleep(0.005)
     return 0
 
 
-def kill_workers(process: subprocess.Popen[bytes], most: int, chance: random.Random) -> int:
+def kill_workers(process, folder, options, duration, chance, most) -> int:
     """SIGKILL to one worker after the other while the job goes on."""
-    killed = 0
+    killed, begin = 0, 0.0
     while process.poll() is None and killed < most:
-        time.sleep(chance.uniform(0, 4))
-        found = workers(process.pid)
-        if found:
+        pause = chance.uniform(0, 4) if options.seconds is None else options.seconds / most
+        found = processes(process.pid, WORKER)
+        if found and (not begin or time.perf_counter() > begin + killed * pause):
+            begin = begin or time.perf_counter()
             os.kill(chance.choice(found), signal.SIGKILL)
             killed += 1
-            print(f"worker {killed} killed", flush=True)
+            print(
+                f"worker {killed} killed after {time.perf_counter() - begin:.0f} s: {parts(folder)} parts", flush=True
+            )
+        time.sleep(0.2)
     return killed
+
+
+def kill_ray(process, folder, options, duration, chance, most) -> int:
+    """SIGKILL to a part of Ray when some parts are there."""
+    while process.poll() is None:
+        if parts(folder) >= (options.at or 0.3) * options.rows / CHUNK and (
+            found := processes(process.pid, options.what)
+        ):
+            os.kill(found[0], signal.SIGKILL)
+            print(f"{options.what} killed with {parts(folder)} parts", flush=True)
+            return 1
+        time.sleep(0.1)
+    return 0
 
 
 if __name__ == "__main__":

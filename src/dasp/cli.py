@@ -20,7 +20,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, Stopped
 from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.paper.sizes import SizeName
 from dasp_command import INTERRUPTED, stops_at_once
@@ -148,6 +148,8 @@ def _main(arguments: list[str] | None) -> None:
         code = app(arguments, standalone_mode=False)
     except BadInput as error:
         _stop(f"dasp: {error}", 2)
+    except Stopped as error:
+        _stop(f"dasp: {error}", 1)
     except _USAGE as error:
         message = " ".join(error.format_message().split())
         _stop(f"dasp: {message}" if message else "", 2)  # none, if it has printed its help

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BadInput", "Operation", "OverflowingRows", "UnsupportedOperation", "UntraceableModel", "line_of"]
+__all__ = [
+    "BadInput", "Operation", "OverflowingRows", "Stopped", "UnsupportedOperation", "UntraceableModel", "line_of",
+]  # fmt: skip
 
 _LONGEST = 300  # characters of another library's message
 
@@ -19,6 +21,10 @@ class BadInput(ValueError):
         ...
     dasp.errors.BadInput: rows.csv: column 'age' has text in row 3
     """
+
+
+class Stopped(RuntimeError):
+    """Something that a job needs has ended, through no fault of its input: one line that says what to do."""
 
 
 @dataclass(frozen=True)

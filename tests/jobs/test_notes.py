@@ -27,8 +27,8 @@ def test_squares_that_overflow(here, method):
     x = rows(10, 40)
     x[[0, 6], 2] = 1e25  # also a row that the method is tried on
     np.save("large.npy", x)
-    (here / "many.py").write_text((here / "small.py").read_text() + "\n\ndef many():\n    return build(inputs=40)\n")
-    command = ["explain", "many:many", "large.npy", "--method", method, "--chunk", "4", "-o", "out.parquet"]
+    (here / "wide.py").write_text((here / "small.py").read_text() + "\n\ndef wide():\n    return build(inputs=40)\n")
+    command = ["explain", "wide:wide", "large.npy", "--method", method, "--chunk", "4", "-o", "out.parquet"]
     result = dasp(*command)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "squares in the row of id 0 overflow; --on-bad-row skip leaves such rows out" in result.err

@@ -15,6 +15,7 @@ from torch import nn
 from dasp import Explainer
 from dasp.cli import app
 from dasp.jobs.identity import check_free, describe
+from dasp.jobs.inputs import contents
 from dasp.jobs.options import OPTIONS, Options, name_of
 
 # A value other than the default for every option; files are written by the fixture.
@@ -41,7 +42,7 @@ def job_of(options):
     model = nn.Linear(2, 1)
     nn.init.ones_(model.weight)
     nn.init.ones_(model.bias)
-    return describe(options, model, torch.zeros(2, 1), [options.data], [])
+    return describe(options, model, torch.zeros(2, 1), contents(options, model), [])
 
 
 def changed(options, name):

@@ -1,10 +1,13 @@
-"""`dasp explain --engine ray`: the same bytes as in one process, also when a worker is killed."""
+"""`dasp explain --engine ray`: the same bytes as in one process, also when something is killed."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,7 @@ MORTAL = """
 import os
 import pathlib
 import signal
+import time
 
 
 class Mortal(nn.Sequential):
@@ -34,6 +38,29 @@ class Mortal(nn.Sequential):
 
 def mortal():
     return Mortal(*build(inputs=12))
+
+
+class Deadly(nn.Sequential):
+    \"\"\"Ends its process whenever it sees a 7.\"\"\"
+
+    def forward(self, x):
+        if (x == 7).any():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x)
+
+
+def deadly():
+    return Deadly(*build())
+
+
+class Slow(nn.Sequential):
+    def forward(self, x):
+        time.sleep(0.01)
+        return super().forward(x)
+
+
+def slow():
+    return Slow(*build(inputs=12))
 
 
 def unlucky():
@@ -61,18 +88,25 @@ def folder(tmp_path_factory):
     os.chdir(before)
 
 
-def test_same_bytes_and_a_killed_worker_loses_nothing(folder):
+@pytest.fixture
+def there(folder):
+    """The options that name this Ray."""
+    return ["--engine", "ray", "--ray-address", ray.get_runtime_context().gcs_address]
+
+
+def test_same_bytes_and_a_killed_worker_loses_nothing(folder, there):
     arguments = ["explain", "ray_small:mortal", "rows.npy", "--chunk", "16", "--method", "permutation", "-o"]
     assert dasp(*arguments, "local.parquet", "--threads", "1").code == 0  # what workers of Ray have
     (folder / "driver.pid").write_text(str(os.getpid()))
-    result = dasp(*arguments, "ray.parquet", "--engine", "ray", "--workers", "1")
+    result = dasp(*arguments, "ray.parquet", *there, "--workers", "1")
     assert (result.code, result.err) == (0, "")
     assert (folder / "killed.pid").exists()
     assert (folder / "ray.parquet").read_bytes() == (folder / "local.parquet").read_bytes()
     assert not (folder / "ray.parquet.parts").exists()
 
 
-def test_resumed_with_names_and_rows_that_are_left_out(folder, monkeypatch):
+def test_interrupted_and_resumed_with_names_and_rows_that_are_left_out(folder, there, monkeypatch):
+    """Every chunk is there as soon as it is done, whatever becomes of the others."""
     x = rows(60)
     x[7] = np.nan
     x[[20, 33], 0] = 7  # the pole
@@ -85,45 +119,98 @@ def test_resumed_with_names_and_rows_that_are_left_out(folder, monkeypatch):
     def stop(self, number, table):
         commit(self, number, table)
         committed.append(number)
-        if len(committed) == 3:
-            raise KeyboardInterrupt
+        if len(committed) == 12:
+            os.kill(os.getpid(), signal.SIGINT)  # of the job alone
 
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "commit", stop)
-        assert dasp(*arguments, "resumed.parquet", "--engine", "ray").code == 130
-    result = dasp(*arguments, "resumed.parquet", "--engine", "ray")
-    assert "resumed: 12 of 60 rows were done before" in result.out
+        result = dasp(*arguments, "resumed.parquet", *there)
+    assert result.code == 130
+    assert result.err == "dasp: interrupted; run the same command again to go on where it stopped\n"
+    result = dasp(*arguments, "resumed.parquet", *there)
+    assert "resumed: 48 of 60 rows were done before" in result.out
     assert (folder / "resumed.parquet").read_bytes() == (folder / "named.parquet").read_bytes()
     for said in (local, result):
         assert "warning: left out, as the model's output is not finite: 2 rows (id p20, p33)" in said.out
         assert said.err == ""
 
 
-def test_another_ray_is_left_alone(folder):
-    """RAY_ADDRESS names one; without --ray-address, the job starts its own."""
-    environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    command = ["explain", "ray_small:wide", "rows.npy", "-o", "own.parquet", "--engine", "ray", "--workers", "1"]
-    result = subprocess.run(
-        [sys.executable, "-c", "from dasp.cli import main; main()", *command],
-        capture_output=True, text=True, check=False, cwd=folder, env=environment,
+def test_a_row_that_kills_its_worker_is_named(folder, there):
+    x = rows(20)
+    x[13, 2] = 7
+    np.save("deadly.npy", x)
+    command = [
+        "explain",
+        "ray_small:deadly",
+        "deadly.npy",
+        "--chunk",
+        "8",
+        "--method",
+        "permutation",
+        "-o",
+        "deadly.parquet",
+    ]
+    result = dasp(*command, *there, "--workers", "1")
+    assert (result.code, result.err) == (
+        2, "dasp: the row of id 13 ends its worker every time: leave it out of the data\n",
     )  # fmt: skip
-    assert (result.returncode, result.stderr) == (0, "")
-    assert len(pd.read_parquet("own.parquet")) == 200
+
+
+def processes_of(session):
+    """The processes of a session that have not ended."""
+    listed = subprocess.run(["ps", "-e", "-o", "sid=,stat=,pid="], capture_output=True, text=True, check=True).stdout
+    found = [line.split() for line in listed.splitlines()]
+    return [int(pid) for sid, state, pid in found if int(sid) == session and state[0] != "Z"]
+
+
+def test_a_ray_of_its_own_that_ends(folder):
+    """RAY_ADDRESS names another one; without --ray-address, the job starts its own. When a part of Ray ends, Ray ends
+    the process that talks to it: nothing may be left of it, and what is done stays."""
+    environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    command = ["explain", "ray_small:slow", "rows.npy", "--method", "permutation", "--chunk", "1", "-o", "own.parquet"]
+    job = subprocess.Popen(
+        [sys.executable, "-c", "from dasp.cli import main; main()", *command, "--engine", "ray", "--workers", "1"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    while len(list(folder.glob("own.parquet.parts/*.part"))) < 3:
+        assert job.poll() is None
+        time.sleep(0.05)
+    children = subprocess.run(["ps", "--ppid", str(job.pid), "-o", "pid="], capture_output=True, text=True, check=True)
+    (driver,) = [int(pid) for pid in children.stdout.split() if os.getsid(int(pid)) == int(pid)]
+    assert len(processes_of(driver)) > 5  # its own
+    os.kill(driver, signal.SIGKILL)
+    error = job.communicate(timeout=60)[1]
+    assert (job.returncode, error) == (
+        1, "dasp: Ray has ended; run the same command again to go on where it stopped\n",
+    )  # fmt: skip
+    assert len(list(folder.glob("own.parquet.parts/*.part"))) >= 3
+    for _ in range(50):  # workers notice that their Ray has ended
+        if not processes_of(driver):
+            break
+        time.sleep(0.1)
+    assert not processes_of(driver)
+
+
+def test_addresses_where_no_ray_is(folder, monkeypatch):
+    command = ["explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray", "--ray-address"]
+    monkeypatch.setattr("dasp.jobs.engines._ANSWER", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert dasp(*command, address).err == f"dasp: --ray-address {address}: no answer within 2 seconds\n"
+    start = time.perf_counter()
+    assert dasp(*command, address).err == f"dasp: --ray-address {address}: Connection refused\n"
+    assert time.perf_counter() - start < 10
 
 
 def test_ray_that_cannot_start(folder, monkeypatch):
-    def fail(*_, **__):
-        raise RuntimeError("no room\nfor it")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", fail)
-    command = ["explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray"]
-    assert dasp(*command).err == "dasp: Ray cannot be started here: no room for it\n"
-    assert dasp(*command, "--ray-address", "there:1").err == "dasp: --ray-address there:1: no room for it\n"
+    monkeypatch.setenv("RAY_TMPDIR", "/dev/null/absent")
+    result = dasp("explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith("dasp: Ray cannot be started here: ")
 
 
-def test_what_a_worker_cannot_use(folder):
-    arguments = ["explain", "ray_small:unlucky", "rows.npy", "-o", "out.parquet", "--engine", "ray", "--workers", "1"]
+def test_what_a_worker_cannot_use(folder, there):
+    arguments = ["explain", "ray_small:unlucky", "rows.npy", "-o", "out.parquet", *there, "--workers", "1"]
     result = dasp(*arguments)
     assert result.code == 2
     assert "has other parameters every time it is made" in result.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -22,7 +23,7 @@ from PIL import Image
 from dasp.errors import BadInput
 from dasp.jobs import parts as parts_module
 from dasp.jobs.notes import Notes
-from dasp.jobs.parts import Parts, packed
+from dasp.jobs.parts import Parts
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def test_resumes_where_it_was(here, monkeypatch):
         "dasp: interrupted; run the same command again to go on where it stopped\n",
     )
     assert not (here / "out.parquet").exists()
-    (here / "out.parquet.parts" / "000001.arrow").write_bytes(b"torn")  # done again
-    (here / "out.parquet.parts" / "000005.arrow.writing").write_bytes(b"torn")
+    (here / "out.parquet.parts" / "000001.part").write_bytes(b"torn")  # done again
+    (here / "out.parquet.parts" / "000005.part.writing").write_bytes(b"torn")
     result = dasp(*arguments, "out.parquet")
     assert "resumed: 16 of 50 rows were done before" in result.out
     assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
@@ -67,9 +68,8 @@ def test_resumes_where_it_was(here, monkeypatch):
 def test_killed_while_parts_are_removed(here):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
     assert dasp(*arguments).code == 0
-    (here / "out.parquet.parts").mkdir()
-    job = pq.read_schema("out.parquet").metadata[b"dasp"]
-    (here / "out.parquet.parts" / "job.json").write_bytes(job)
+    with Parts(here / "out.parquet") as parts:
+        parts.begin(json.loads(pq.read_schema("out.parquet").metadata[b"dasp"]))
     assert "done before, with the same" in dasp(*arguments).out
     assert not (here / "out.parquet.parts").exists()
 
@@ -146,27 +146,28 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
         assert (parts.folder / "lock").exists()
         with pytest.raises(BadInput, match="another process is writing it"), Parts(output):
             pass
-        parts.begin({})
+        parts.begin({"a": 1})
     with Parts(output) as again:  # free, and what was begun is there
-        assert again.job() == {}
+        assert again.job() == {"a": 1}
 
 
 def test_row_groups(here, monkeypatch):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
     assert dasp(*arguments, "whole.parquet").code == 0
-    monkeypatch.setattr(parts_module, "_GROUP_ROWS", 16)
+    monkeypatch.setattr("dasp.jobs.output._GROUP_ROWS", 16)
     assert dasp(*arguments, "out.parquet").code == 0
     stored = pq.ParquetFile("out.parquet")
     assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [16, 16, 16, 2]
     assert stored.read().equals(pq.read_table("whole.parquet"))
 
 
-def test_many_parts_are_joined_in_time(tmp_path):
-    part = packed(pa.table({f"x{i}": [0.0] for i in range(50)}))
+def test_many_parts_are_joined_in_time(tmp_path, monkeypatch):
+    table = pa.table({f"x{i}": [0.0] for i in range(50)})
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # which is what takes long to write them
     with Parts(tmp_path / "out.parquet") as parts:
         parts.begin({})
         for number in range(2_000):
-            (parts.folder / f"{number:06}.arrow").write_bytes(part)
+            parts.commit(number, table)
         start = time.perf_counter()
         assert parts.finish(2_000, {}) == (2_000, Notes())
         assert time.perf_counter() - start < 20  # two minutes, if every part looks at all that wait
@@ -310,7 +311,7 @@ def test_killed_at_random(here):
     for goal in (0, 6, 17, 30, 44):
         process = context.Process(target=explain_there, args=(here, [*arguments, "out.parquet"]))
         process.start()
-        while len(list(here.glob("out.parquet.parts/*.arrow"))) < goal:
+        while len(list(here.glob("out.parquet.parts/*.part"))) < goal:
             assert process.is_alive()
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.05))

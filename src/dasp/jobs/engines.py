@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import logging
+import multiprocessing
 import os
-import pickle
-import sys
-import traceback
+import signal
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from multiprocessing.connection import wait
 from typing import Any
 
 import pyarrow as pa
 
-from dasp.errors import BadInput, line_of
-from dasp.jobs.parts import packed, unpacked
-from dasp.jobs.reading.chunks import Chunk, Reader
-from dasp.jobs.worker import Task, Worker
+from dasp.errors import BadInput, Stopped, line_of
+from dasp.jobs.cluster import drive
+from dasp.jobs.parts import unpacked
+from dasp.jobs.pool import Order
+from dasp.jobs.reading.chunks import Reader
+from dasp.jobs.worker import Worker, explained
 
-__all__ = ["Explained", "locally", "on_ray"]
+__all__ = ["Explained", "Order", "locally", "on_ray"]
 
-_OBJECT_STORE = 256 * 2**20  # bytes, of a Ray that is started here
-_BLOCK = 2**20  # bytes, after which Ray passes chunks on
+_ANSWER, _START = 10, 120  # seconds that a running Ray has to answer in, and one here to start
+_END = 12  # seconds that it has to end in
 
 
 @dataclass(frozen=True)
@@ -38,137 +38,65 @@ class Explained:
 def locally(worker: Worker, reader: Reader, done: frozenset[int]) -> Iterator[Explained]:
     """Explain one chunk after the other by a worker in this process."""
     for chunk in reader.chunks(done):
-        yield Explained(chunk.number, _explained(worker, chunk))
+        yield Explained(chunk.number, explained(worker, chunk))
 
 
-def on_ray(
-    task: Task, reader: Reader, done: frozenset[int], address: str | None, workers: int | None
-) -> Iterator[Explained]:
-    """Explain chunks by a pool of workers on Ray Data, each with a model of its own; they come in any order.
+def on_ray(order: Order) -> Iterator[Explained]:
+    """Explain chunks by workers on Ray, each with a model of its own; they come in any order.
 
-    One task reads the data and passes chunks on as workers take them. A worker that dies is replaced, and its chunk
-    done again. The machines must see the files by the same paths, from the same folder.
+    The machines must see the files by the same paths, from the same folder.
     """
-    import ray.data  # noqa: PLC0415
-
-    with _cluster(address, task.threads):
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = context.print_on_execution_start = False
-        context.target_max_block_size = _BLOCK
-        number = workers or max(1, int(ray.cluster_resources()["CPU"]) // task.threads)
-        resources: dict[str, Any] = {"num_cpus": task.threads, "num_gpus": 1 if _on_gpu(task) else 0}
-        here = Path.cwd()
-        explained = (
-            ray.data.from_items([{"number": 0}])
-            .map_batches(partial(_read, reader=reader, done=done, folder=here), batch_format="pyarrow", num_cpus=0)
-            .map_batches(
-                _Pooled, fn_constructor_args=(task, here), batch_size=1, batch_format="pyarrow",
-                concurrency=(1, number), **resources,
-            )
-        )  # fmt: skip
-        for batch in explained.iter_batches(batch_size=1, batch_format="pyarrow", prefetch_batches=0):
-            for row in batch.to_pylist():
-                yield _received(row)
-
-
-def _explained(worker: Worker, chunk: Chunk) -> pa.Table:
-    if not len(chunk.values):
-        return pa.table({})
+    if order.address:
+        _check_address(order.address)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    driver = context.Process(target=drive, args=(there, order), name="dasp on Ray")
+    driver.start()
+    there.close()
+    started = False
     try:
-        return worker.explain(chunk)
-    except Exception as error:
-        error.add_note(f"while the rows with ids {chunk.ids[0]} to {chunk.ids[-1]} were explained")
-        raise
-
-
-def _read(_: pa.Table, reader: Reader, done: frozenset[int], folder: Path) -> Iterator[pa.Table]:
-    """Read all chunks, each as one row of a Ray dataset."""
-    os.chdir(folder)
-    try:
-        for chunk in reader.chunks(done):
-            yield pa.table({"number": [chunk.number], "content": [pickle.dumps(chunk)], "error": [""]})
-    except BadInput as error:
-        yield pa.table({"number": [-1], "content": [b""], "error": [str(error)]})
-
-
-class _Pooled:
-    """A worker of the pool. It sends errors back as data: Ray would print them in its own way, or try again."""
-
-    def __init__(self, task: Task, folder: Path) -> None:
-        self.task, self.folder = task, folder
-        self.worker: Worker | None = None
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        (row,) = rows.to_pylist()
-        if row["error"]:
-            return rows.append_column("bad", pa.array([True]))
-        content, error, bad = b"", "", False
-        try:
-            if self.worker is None:
-                os.chdir(self.folder)
-                self.worker = Worker(self.task)
-            table = _explained(self.worker, pickle.loads(row["content"]))  # noqa: S301 - written by _read
-            content = packed(table).to_pybytes()
-        except BadInput as wrong:
-            error, bad = str(wrong), True
-        except Exception:  # noqa: BLE001 - raised again where the job runs
-            error = traceback.format_exc()
-        return pa.table({"number": [row["number"]], "content": [content], "error": [error], "bad": [bad]})
-
-
-def _received(row: dict[str, Any]) -> Explained:
-    if row["error"]:
-        raise BadInput(row["error"]) if row["bad"] else RuntimeError(f"a worker failed:\n{row['error']}")
-    return Explained(row["number"], unpacked(row["content"]))
-
-
-@contextmanager
-def _cluster(address: str | None, threads: int) -> Iterator[None]:
-    """Connect to the Ray at an address, or start a small one that ends with the job, even if another Ray runs here."""
-    import ray  # noqa: PLC0415
-
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    ours = not ray.is_initialized()
-    if ours:
-        own = {"num_cpus": max(os.cpu_count() or 1, threads), "object_store_memory": _OBJECT_STORE,
-               "include_dashboard": False}  # fmt: skip
-        try:
-            with _mute():
-                ray.init(
-                    address or "local", logging_level=logging.ERROR, log_to_driver=False, **({} if address else own)
-                )
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            what = f"--ray-address {address}" if address else "Ray cannot be started here"
-            raise BadInput(f"{what}: {line_of(error)}") from error
-    try:
-        largest = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
-        if largest < threads:
-            raise BadInput(
-                f"each worker of this job has {threads} threads, but no machine of the Ray cluster has more than "
-                f"{largest:g} CPUs: give fewer --threads"
-            )
-        yield
+        _check_started(here, order.address)
+        started = True
+        while (message := here.recv()) is not None:
+            yield _received(*message)
+    except (EOFError, ConnectionError) as error:
+        raise Stopped("Ray has ended; run the same command again to go on where it stopped") from error
     finally:
-        if ours:
-            ray.shutdown()
+        here.close()  # which tells the driver to end, too
+        _end(driver, _END if started else 0)
 
 
-@contextmanager
-def _mute() -> Iterator[None]:
-    """Hide what Ray's own processes and C++ code write to stderr while it starts."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+def _check_address(address: str) -> None:
+    """Refuse an address where nobody listens, which Ray itself notices after many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():  # not a word, such as auto
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER).close()
+        except (OSError, OverflowError) as error:
+            raise BadInput(f"--ray-address {address}: {line_of(error)}") from error
 
 
-def _on_gpu(task: Task) -> bool:
-    return str(task.explainer.get("device")).startswith("cuda")
+def _check_started(here: Any, address: str | None) -> None:
+    here.poll(_START)
+    here.recv()  # when the driver has begun
+    seconds = _ANSWER if address else _START
+    what = f"--ray-address {address}" if address else "Ray cannot be started here"
+    if not here.poll(seconds):
+        raise BadInput(f"{what}: no answer within {seconds} seconds")
+    if error := here.recv():
+        raise BadInput(f"{what}: {error}")
+
+
+def _received(kind: str, number: int, content: Any) -> Explained:
+    if kind == "rows":
+        return Explained(number, unpacked(content))
+    raise {"bad": BadInput, "stopped": Stopped}.get(kind, RuntimeError)(content)
+
+
+def _end(driver: Any, seconds: float) -> None:
+    """Wait for the driver to end, and leave nothing of the Ray that it has started: its processes are in its group."""
+    wait([driver.sentinel], seconds)
+    with suppress(AttributeError, ProcessLookupError, PermissionError):  # no groups on Windows; nothing is left
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.kill()
+    driver.join()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +18,33 @@ from torch import Tensor, nn
 import dasp
 from dasp.errors import BadInput
 from dasp.jobs.options import OPTIONS, Options, name_of
-from dasp.jobs.parts import Job
-from dasp.jobs.reading.images import image_files
+from dasp.jobs.output import Job
 
-__all__ = ["PARAMETERS", "check_free", "checksum", "describe", "fingerprint"]
+__all__ = ["PARAMETERS", "check_free", "continues", "describe", "fingerprint"]
 
 PARAMETERS, _OUTPUTS = "the model's parameters", "the model's outputs"
+_LISTED = 10
+_BAD_ROW = name_of("on_bad_row")
 
 
-def describe(options: Options, model: nn.Module, outputs: Tensor, files: list[Path], skipped: list[int]) -> Job:
+def describe(
+    options: Options, model: nn.Module, outputs: Tensor, contents: dict[str, str], skipped: Sequence[int]
+) -> Job:
     """Identify a job: two runs with the same identity write the same bytes.
 
     Args:
         options: as the user gave them, with the chunk size and the threads that were chosen.
         model: the model; its code may be anywhere, so some of its outputs count as well.
         outputs: its outputs for the first rows.
-        files: the files of the data.
-        skipped: numbers of the rows that are left out.
+        contents: checksums of what is read.
+        skipped: numbers of the rows that are left out; as the data decides on them, the first few are enough.
     """
     job: Job = {"dasp": dasp.__version__, "torch": torch.__version__}
     job |= {name_of(name): getattr(options, name) for name, option in OPTIONS.items() if option.identity}
-    job |= {name_of(name): _content(path) for name, path in options.files().items()}
+    job |= contents
     job["--baseline"] = job["--baseline"] or "zero"
-    job["MODEL"], job["DATA"] = _model_checksum(options.model, model), checksum(files, options.data)
     job[PARAMETERS], job[_OUTPUTS] = fingerprint(model), _digest({"": outputs})
-    job["skipped rows"] = skipped
+    job["skipped rows"] = {"number": len(skipped), "first": list(skipped[:_LISTED])}
     return json.loads(json.dumps(job))
 
 
@@ -51,11 +53,19 @@ def check_free(begun: Job | None, finished: Job | None, now: Job, output: Path, 
     if begun is not None:
         if not begun:
             raise BadInput(f"{parts}: its job.json is damaged; --overwrite starts over")
-        _check_same(begun, now, parts)
+        if not continues(begun, now):
+            _check_same(begun, now, parts)
     if finished is not None:
         if not finished:
-            raise BadInput(f"{output}: exists, but was not written by dasp explain; --overwrite replaces it")
+            raise BadInput(
+                f"{output}: exists, but is damaged or was not written by dasp explain; --overwrite replaces it"
+            )
         _check_same(finished, now, output)
+
+
+def continues(begun: Job | None, now: Job) -> bool:
+    """Whether the parts of a job are parts of this one, too: it is the same, or only more patient with bad rows."""
+    return begun in (now, {**now, _BAD_ROW: "fail"})
 
 
 def _check_same(found: Job, now: Job, where: Path) -> None:
@@ -75,26 +85,6 @@ def _check_same(found: Job, now: Job, where: Path) -> None:
         )
 
 
-def checksum(files: list[Path], root: Path | None = None) -> str:
-    """SHA-256 of one file, of several, or of the names and contents of those in a folder `root`."""
-    digests, folder = [], root if root and root.is_dir() else None
-    for file in files:
-        try:
-            with file.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        except OSError as error:
-            raise BadInput(f"{file}: {error.strerror}") from error
-        digests.append((file.relative_to(folder).as_posix() if folder else "", digest))
-    if len(digests) == 1 and not folder:
-        return digests[0][1]
-    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
-
-
-def _content(path: Path) -> str:
-    """SHA-256 of a file, or of the images in a folder."""
-    return checksum(image_files(path) if path.is_dir() else [path], path)
-
-
 def fingerprint(model: nn.Module) -> str:
     """SHA-256 of all parameters and buffers with their names.
 
@@ -110,20 +100,6 @@ def _digest(tensors: dict[str, Tensor]) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _model_checksum(source: str, model: nn.Module) -> str:
-    """SHA-256 of the model's file or its factory's source, and of the sources of the classes that it is made of."""
-    path = Path(source) if Path(source).is_file() else _source(source.partition(":")[0])
-    classes = map(_source, sorted({type(module).__module__ for module in model.modules()}))
-    own = [file for file in classes if file and not {"site-packages", "dist-packages"} & set(file.parts)]
-    files = list(dict.fromkeys([path, *own] if path else own))
-    return checksum(files) if files else source
-
-
-def _source(module: str) -> Path | None:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file) if file and Path(file).is_file() else None
 
 
 def _said(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from dasp.explainer.result import LARGE_GAP
 __all__ = ["Notes"]
 
 _KEY = b"notes"
-_LISTED = 10
+_LISTED, _LONGEST = 10, 100  # ids, and characters of one
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Notes:
     missed: int = 0  # the tolerance
     gaps: int = 0  # their values do not add up
     large: int = 0  # of those left out, how many have squares that overflow
+
+    @classmethod
+    def of_rows(cls, ids: list[Any], large: int = 0) -> Notes:
+        """Notes on rows that are left out; some of their ids are enough."""
+        return cls(left_out=len(ids), ids=tuple(str(one)[:_LONGEST] for one in ids[:_LISTED]), large=large)
 
     def __add__(self, other: Notes) -> Notes:
         return Notes(

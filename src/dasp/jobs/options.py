@@ -66,7 +66,7 @@ class Options:
     id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
-        identity=False, choices=("fail", "skip"))] = "fail"
+        choices=("fail", "skip"))] = "fail"
     max_unpacked: Annotated[str, Option(
         "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
         "beyond it is refused before memory is taken.", identity=False)] = "1G"

@@ -1,39 +1,44 @@
 """The parts of an output on disk, so that a job that is killed at any moment goes on where it stopped.
 
     OUT.parquet.parts/
-        job.json          what is computed: checksums of model and data, all options that change the result
+        job.json          what is computed: checksums of model and data, all options that change the result; and a token
         lock              held while a process works here; the system releases it when the process ends
-        000017.arrow      the explained rows of chunk 17
+        000017.part       the explained rows of chunk 17: a seal, and an Arrow file
 
-Every file gets its name when it is whole and on the disk. The parts become OUT.parquet in one step, with the job in its
-metadata; then they are removed. A folder by that name with anything else in it is somebody's own, and left alone.
+Every file gets its name when it is whole and on the disk. A seal is the SHA-256 of the job's token, the chunk's number
+and the rows, so that a part that is damaged, or is another's, is known as such, and done again. The parts become
+OUT.parquet in one step; then they are removed. A folder by that name with anything else in it is somebody's own, and
+left alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import lock_descriptor
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.notes import Notes
+from dasp.jobs.output import Job, parts_of, place, stamp, write
 
-__all__ = ["Job", "Parts", "finished_job", "packed", "unpacked"]
+__all__ = ["Damaged", "Parts", "packed", "unpacked"]
 
-Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
-
-_KEY = b"dasp"
-_OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.arrow)(\.writing)?")
-_GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
+_OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.part)(\.writing)?")
+_SEAL = hashlib.sha256().digest_size
 _WINDOWS = os.name == "nt"
+
+
+class Damaged(Exception):
+    """A part is not there, or not as it was written."""
 
 
 class Parts:
@@ -41,21 +46,25 @@ class Parts:
 
     def __init__(self, output: Path) -> None:
         self.output = output
-        self.folder = output.with_name(output.name + ".parts")
+        self.folder = parts_of(output)
         self._lock: BinaryIO | None = None
+        self._token: str | None = None  # of the job that the parts belong to
+        self._before: Any = None  # what was at the output's path
 
     def __enter__(self) -> Self:
         with _writing(self.folder):
-            if self.output.exists() and not self.output.is_file():
-                raise BadInput(f"{self.output}: is not a file, and cannot be replaced")
             while self._lock is None:
                 self.folder.mkdir(exist_ok=True)
                 self._check_ours()
                 self._lock = self._locked()
+        self._before = stamp(self.output)
+        if self._before and not self.output.is_file():
+            self.__exit__()
+            raise BadInput(f"{self.output}: is not a file, and cannot be replaced")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock and not (self.folder / "job.json").exists():
+        if self._holds() and not (self.folder / "job.json").exists():
             self.remove()  # nothing was begun
         self._release()
 
@@ -66,11 +75,12 @@ class Parts:
         removed, so that the lock of another process is safe.
         """
         with suppress(OSError):
-            self._clear()
-            if _WINDOWS:
-                self._release()
-            (self.folder / "lock").unlink()
-            self.folder.rmdir()
+            if self._holds():
+                self._clear()
+                if _WINDOWS:
+                    self._release()
+                (self.folder / "lock").unlink()
+                self.folder.rmdir()
         self._release()
 
     def _release(self) -> None:
@@ -84,18 +94,20 @@ class Parts:
                 file.unlink()
 
     def _check_ours(self) -> None:
+        if self.folder.is_symlink():
+            raise BadInput(f"{self.folder}: the job needs a folder by this name, but it is a link; remove it")
         with suppress(FileNotFoundError):  # removed by the process that had it
             for file in self.folder.iterdir():
-                if not _OURS.fullmatch(file.name):
+                if not _OURS.fullmatch(file.name) or file.is_symlink() or (file.exists() and not file.is_file()):
+                    what = file.name if not _OURS.fullmatch(file.name) else f"{file.name} that is no plain file"
                     raise BadInput(
-                        f"{self.folder}: the job needs this folder, but it has a {file.name}; name another --output"
+                        f"{self.folder}: the job needs this folder, but it has a {what}; name another --output"
                     )
 
     def _locked(self) -> BinaryIO | None:
         """The lock; None if the process that had it has removed the file: a lock on that would keep nobody out."""
-        file = self.folder / "lock"
         try:
-            lock = file.open("ab")
+            lock = (self.folder / "lock").open("ab")
         except FileNotFoundError:
             return None
         try:
@@ -106,76 +118,123 @@ class Parts:
         if not free:
             lock.close()
             raise BadInput(f"{self.output}: another process is writing it; wait for it, or name another --output")
-        if file.exists() and os.path.samestat(file.stat(), os.fstat(lock.fileno())):
+        if self._is_there(lock):
             return lock
         lock.close()
         return None
 
+    def _is_there(self, lock: BinaryIO) -> bool:
+        try:
+            return os.path.samestat((self.folder / "lock").stat(), os.fstat(lock.fileno()))
+        except OSError:
+            return False
+
+    def _holds(self) -> bool:
+        return self._lock is not None and self._is_there(self._lock)
+
+    def _check_owned(self, *, begun: bool = True) -> None:
+        """Stop if the folder was removed while the job ran: by now it may be another job's."""
+        if not self._holds() or (begun and _read_job(self.folder)[1] != self._token):
+            raise BadInput(
+                f"{self.folder}: was removed or changed by somebody else while the job ran; run the same command again"
+            )
+
     def job(self) -> Job | None:
         """The job that the parts belong to; None if none was begun, an empty job, which equals no other, if damaged."""
-        try:
-            return _job((self.folder / "job.json").read_bytes())
-        except FileNotFoundError:
-            return None
+        job, self._token = _read_job(self.folder)
+        return job
 
-    def begin(self, job: Job) -> None:
-        """Remove all parts, and begin a job."""
+    def begin(self, job: Job, *, keep: bool = False) -> None:
+        """Begin a job, without any parts; or `keep` those of a job that differs in nothing that they depend on."""
         with _writing(self.folder):
-            self._clear()
-            self._write("job.json", json.dumps(job, indent=1).encode())
+            self._check_owned(begun=keep)
+            if not keep:
+                self._clear()
+                self._token = secrets.token_hex(16)
+            assert self._token is not None
+            content = {"job": job, "token": self._token, "sha256": _digest_of(job, self._token)}
+            self._write("job.json", json.dumps(content, indent=1).encode())
 
     def done(self) -> frozenset[int]:
-        """The numbers of the chunks that are there and whole."""
-        return frozenset(int(file.stem) for file in self.folder.glob("*.arrow") if _whole(file))
+        """The numbers of the chunks that are there, as they were written."""
+        found = (int(file.stem) for file in self.folder.glob("*.part"))
+        return frozenset(number for number in found if self._is_whole(number))
 
     def commit(self, number: int, table: pa.Table) -> None:
         """Save the explained rows of a chunk."""
+        content = packed(table)
         with _writing(self.folder):
-            self._write(f"{number:06}.arrow", packed(table))
+            self._check_owned()
+            self._write(_name(number), self._seal(number, content), content)
 
     def finish(self, chunks: int, job: Job) -> tuple[int, Notes]:
-        """Join the parts into the output, and remove them; return its number of rows, and notes on them."""
+        """Join the parts into the output, and remove them; return its number of rows, and notes on them.
+
+        Raises `Damaged` if a part is not as it was written: it is no longer among those that are done.
+        """
         temporary = self.folder / "output.parquet"
         with _writing(self.output):
+            self._check_owned()
             with temporary.open("wb") as stream:
-                count, notes = _join(map(self._read, range(chunks)), stream, job)
+                count, notes = write(map(self._read, range(chunks)), stream, job)
                 stream.flush()
                 os.fsync(stream.fileno())
             if not count:
                 raise BadInput(f"{self.output}: no row is left: the model's output is not finite for any of them")
-            temporary.replace(self.output)
-            _sync(self.output.parent)
+            self._check_owned()
+            place(temporary, self.output, self._before)
         self.remove()
         return count, notes
 
-    def _read(self, number: int) -> pa.Table:
-        return unpacked((self.folder / f"{number:06}.arrow").read_bytes())  # not mapped: many maps are too many
+    def _seal(self, number: int, content: Any) -> bytes:
+        digest = hashlib.sha256(f"{self._token} {number} ".encode())
+        digest.update(content)
+        return digest.digest()
 
-    def _write(self, name: str, content: Any) -> None:
+    def _read(self, number: int) -> pa.Table:
+        try:
+            content = memoryview((self.folder / _name(number)).read_bytes())  # not mapped: many maps are too many
+        except OSError as error:
+            raise Damaged from error
+        if content[:_SEAL] != self._seal(number, content[_SEAL:]):
+            raise Damaged
+        return unpacked(content[_SEAL:])
+
+    def _is_whole(self, number: int) -> bool:
+        try:
+            self._read(number)
+        except Damaged:
+            return False
+        return True
+
+    def _write(self, name: str, *contents: Any) -> None:
         temporary = self.folder / f"{name}.writing"
         with temporary.open("wb") as stream:
-            stream.write(content)
+            for content in contents:
+                stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(self.folder / name)
 
 
-def finished_job(output: Path) -> Job | None:
-    """The job whose result an output is; an empty one if it is something else, None if there is no such file."""
-    if not output.exists():
-        return None
-    try:
-        return _job((pq.read_schema(output).metadata or {}).get(_KEY, b""))
-    except (pa.ArrowException, OSError):
-        return {}
+def _name(number: int) -> str:
+    return f"{number:06}.part"
 
 
-def _job(content: bytes) -> Job:
+def _read_job(folder: Path) -> tuple[Job | None, str | None]:
+    """The job of a folder and its token; an empty job without a token if the file is damaged, None if it is absent."""
     try:
-        job = json.loads(content)
-    except ValueError:
-        return {}
-    return job if isinstance(job, dict) else {}
+        content = json.loads((folder / "job.json").read_bytes())
+        job, token, digest = content["job"], content["token"], content["sha256"]
+    except FileNotFoundError:
+        return None, None
+    except (ValueError, TypeError, KeyError):
+        return {}, None
+    return (job, token) if _digest_of(job, token) == digest else ({}, None)
+
+
+def _digest_of(job: Job, token: str) -> str:
+    return hashlib.sha256(json.dumps([job, token]).encode()).hexdigest()
 
 
 @contextmanager
@@ -197,56 +256,4 @@ def packed(table: pa.Table) -> Any:
 
 def unpacked(content: Any) -> pa.Table:
     """The table of an Arrow file."""
-    return pa.ipc.open_file(content).read_all()
-
-
-def _whole(file: Path) -> bool:
-    try:
-        with pa.memory_map(str(file)) as stream:
-            pa.ipc.open_file(stream)
-    except (pa.ArrowException, OSError):
-        return False
-    return True
-
-
-def _join(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, Notes]:
-    """Write all tables as one Parquet file; its row groups depend on the tables alone."""
-    waiting: list[pa.Table] = []
-    writer: Any = None
-    count, notes = 0, Notes()
-    rows = size = 0  # of those that wait
-
-    def write() -> None:
-        nonlocal writer, rows, size
-        table = pa.concat_tables(waiting).combine_chunks()
-        if writer is None:
-            metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(job).encode()}
-            writer = pq.ParquetWriter(stream, table.schema.with_metadata(metadata))
-        writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table))
-        waiting.clear()
-        rows = size = 0
-
-    for noted in tables:
-        its, table = Notes.off(noted)
-        notes += its
-        if len(table):
-            waiting.append(table)
-            count, rows, size = count + len(table), rows + len(table), size + table.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            write()
-    if waiting:
-        write()
-    if writer is not None:
-        writer.close()
-    return count, notes
-
-
-def _sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk; Windows, where a folder cannot be opened, does so by itself."""
-    if _WINDOWS:
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return pa.ipc.open_file(pa.py_buffer(content)).read_all()

@@ -20,9 +20,10 @@ from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
 from dasp.jobs.identity import PARAMETERS, fingerprint
+from dasp.jobs.inputs import check_apart, contents
 from dasp.jobs.models import load_model
 from dasp.jobs.options import Options, name_of
-from dasp.jobs.parts import Job
+from dasp.jobs.output import Job
 from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
 from dasp.jobs.reading.tables import Table
 from dasp.jobs.worker import Task, Worker, outputs_of
@@ -45,7 +46,7 @@ class Plan:
     reader: Reader
     task: Task
     worker: Worker  # one, which has tried it
-    files: list[Path]  # of the data
+    contents: dict[str, str]  # checksums of what is read, before the rows were
 
 
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
@@ -61,6 +62,8 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     if isinstance(source, Table) and isinstance(model, MultilayerPerceptron):
         source = replace(source, names=model.in_order(source.names))
     mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
+    check_apart(options, model)
+    read = contents(options, model)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
     say(_description(options.data, source.shape, seen))
     for warning in seen.warnings():
@@ -83,7 +86,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker = _tried(task, model, seen, say, chosen_before=bool(before))
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
-    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, source.files)
+    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, read)
 
 
 def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:

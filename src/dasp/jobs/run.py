@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 import torch
@@ -12,13 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dasp.jobs.engines import Explained, locally, on_ray
-from dasp.jobs.identity import check_free, describe
+from dasp.errors import BadInput
+from dasp.jobs.engines import Explained, Order, locally, on_ray
+from dasp.jobs.identity import check_free, continues, describe
+from dasp.jobs.inputs import contents
 from dasp.jobs.options import Options
-from dasp.jobs.parts import Job, Parts, finished_job
+from dasp.jobs.output import Job, finished_job, is_complete
+from dasp.jobs.parts import Damaged, Parts
 from dasp.jobs.plan import CHOSEN, Plan, Say, plan
 
 __all__ = ["explain"]
+
+_TRIES = 3  # to join parts that were whole when they were written
 
 
 def explain(options: Options, say: Say = print) -> None:
@@ -28,8 +33,10 @@ def explain(options: Options, say: Say = print) -> None:
         planned = plan(options, begun or finished or {}, say)
         outputs = planned.worker.outputs(torch.from_numpy(planned.survey.example))
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
-        job = describe(chosen, planned.worker.model, outputs, planned.files, planned.survey.bad)
+        job = describe(chosen, planned.worker.model, outputs, planned.contents, planned.survey.bad)
         job[CHOSEN] = planned.worker.explainer.settled()
+        if finished == job and not is_complete(options.output):
+            finished = {}
         if not options.overwrite:
             check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:
@@ -37,21 +44,26 @@ def explain(options: Options, say: Say = print) -> None:
             say(f"{options.output}: done before, with the same model, data and options")
             return
         if begun != job:
-            parts.begin(job)
-        _work(options, planned, parts, job, say)
+            parts.begin(job, keep=continues(begun, job))
+        for _ in range(_TRIES):
+            with suppress(Damaged):  # since it was written: it is done again
+                _work(options, planned, parts, job, say)
+                return
+        raise BadInput(f"{parts.folder}: parts are not there as they were written, again and again; check the disk")
 
 
 def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> None:
+    """Explain the rows that are not done, and write the output."""
     rows, size = planned.survey.rows, planned.reader.size
     chunks = -(-rows // size)
-    done = parts.done()
+    done = parts.done() & frozenset(range(chunks))
     before = sum(_rows_of(number, rows, size) for number in done)
     if before:
         say(f"resumed: {before:,} of {rows:,} rows were done before")
     start = time.perf_counter()
-    with closing(_results(options, planned, done)) as results, _progress() as progress:
+    with _unchanged(options, planned, parts), _progress() as progress, closing(_results(options, planned, done)) as new:
         bar = progress.add_task("explaining", total=rows, completed=before)
-        for result in results:
+        for result in new:
             parts.commit(result.number, result.table)
             progress.advance(bar, _rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
@@ -62,11 +74,33 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
         say(line)
 
 
+@contextmanager
+def _unchanged(options: Options, planned: Plan, parts: Parts) -> Iterator[None]:
+    """Refuse the rows if model or data changed while they were explained; an error may come from that as well."""
+    try:
+        yield
+    except Exception:
+        _check_contents(options, planned, parts)
+        raise
+    _check_contents(options, planned, parts)
+
+
+def _check_contents(options: Options, planned: Plan, parts: Parts) -> None:
+    now = contents(options, planned.worker.model)
+    changed = [name for name, checksum in planned.contents.items() if now[name] != checksum]
+    if changed:
+        parts.remove()
+        raise BadInput(
+            f"{' and '.join(changed)} changed while the job ran: its rows may be of either, and are removed; run the "
+            "command again"
+        )
+
+
 def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator[Explained, None, None]:
     if len(done) * planned.reader.size >= planned.survey.rows:
         return
     if options.engine == "ray":
-        yield from on_ray(planned.task, planned.reader, done, options.ray_address, options.workers)
+        yield from on_ray(Order(planned.task, planned.reader, done, options.ray_address, options.workers))
     else:
         yield from locally(planned.worker, planned.reader, done)
 

@@ -28,7 +28,7 @@ from dasp.jobs.models import load_model
 from dasp.jobs.notes import Notes
 from dasp.jobs.reading.chunks import Chunk
 
-__all__ = ["Task", "Worker", "outputs_of"]
+__all__ = ["Task", "Worker", "explained", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Worker:
         if lost and not self.task.skip:
             what, why = ("squares in", "overflow") if large[~finite][0] else ("the model's output for", "is not finite")
             raise BadInput(f"{what} the row of id {lost[0]} {why}; --on-bad-row skip leaves such rows out")
-        notes = Notes(left_out=len(lost), ids=tuple(map(str, lost)), large=int(large.sum()))
+        notes = Notes.of_rows(lost, int(large.sum()))
         if result is None:
             return notes.on(pa.table({}))
         return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
@@ -150,6 +150,17 @@ class Worker:
         if self.task.mask is None:
             return flat
         return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
+
+
+def explained(worker: Worker, chunk: Chunk) -> pa.Table:
+    """The rows of the output for a chunk, which may have none; an error says in which rows it was."""
+    if not len(chunk.values):
+        return pa.table({})
+    try:
+        return worker.explain(chunk)
+    except Exception as error:
+        error.add_note(f"while the rows with ids {chunk.ids[0]} to {chunk.ids[-1]} were explained")
+        raise
 
 
 def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
