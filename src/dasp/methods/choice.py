@@ -41,6 +41,7 @@ _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
 _MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
 _BOOKKEEPING = 2e-7  # seconds for each coalition, beside the model's
+_STAGES = 5  # of an estimate that is fitted again and again: a budget that takes no longer is spent at once
 _MANY = 64  # players who would need a prior
 _A_WHILE, _SHORT, _REPEATS = 5e-3, 0.5, 3  # seconds, and how often what is quick is timed
 
@@ -174,7 +175,8 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
         return exact
     tolerance = TOLERANCE if pays else min(TOLERANCE, _OF_A_VALUE / players)
-    settled = wanted.settled(budget, None if budget * measured.evaluation < _MOMENT else tolerance)
+    at_once = max(_MOMENT, _STAGES * measured.fit)
+    settled = wanted.settled(budget, None if budget * measured.evaluation < at_once else tolerance)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
         return Choice("BayesianShapley", reason, settled, obstacle=players > _MANY)
