@@ -1,7 +1,7 @@
 """Is the default answer the best one we have for the time it takes? `Explainer` against every single method of ours,
 each with as much of its budget as fits into the time that the default took, on networks that nothing was chosen by.
 
-    DASP_DATA=folder python benchmarks/default.py
+    DASP_DATA=folder python benchmarks/default.py [NETWORK …]
 
 Errors are relative to the size of the values, over all rows; the sampled truth's standard error is taken off. Times are
 processor seconds of one thread for each row, without first calls.
@@ -9,6 +9,7 @@ processor seconds of one thread for each row, without first calls.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -80,7 +81,7 @@ def main() -> None:
     print(f"{'network':34}{'players':>8}  {'default':32}{'ms':>7}{'error':>8}{'stated':>8}   best single in time")
     ratios = []
     for case in CASES:
-        if case.development:
+        if case.development or (sys.argv[1:] and case.name not in sys.argv[1:]):
             continue
         played, model = Played.of(case), case.network.trained(STORE)
         explainer = Explainer(model)
