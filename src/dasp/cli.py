@@ -10,7 +10,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
@@ -186,6 +186,11 @@ class _Lasting:
         except OSError:
             self._leave()
             return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write as far as it is possible."""
+        for line in lines:
+            self.write(line)
 
     def flush(self) -> None:
         """Flush as far as it is possible."""

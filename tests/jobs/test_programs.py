@@ -21,6 +21,7 @@ from dasp import GradientDASP
 from dasp.errors import BadInput
 from dasp.jobs.models import load_model
 from dasp.jobs.programs.archive import NotUnderstood
+from dasp.jobs.programs.checked import checked
 from dasp.jobs.programs.operations import _ALLOWED, operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own, about its own pytrees
@@ -136,9 +137,33 @@ def test_operations_exist_and_touch_nothing():
     names = {name for name in _ALLOWED if not name.endswith("_")}  # of those done in place not every one exists
     missing = [name for name in names if not hasattr(torch.ops.aten, name)]
     assert not missing
-    for name in ("from_file.default", "set_.source_Tensor", "resize_.default", "_unsafe_index.Tensor", "add.out"):
+    unchecked = ("_reshape_alias.default", "_weight_norm.default", "native_group_norm.default", "lstm.data")
+    touching = ("from_file.default", "set_.source_Tensor", "resize_.default", "_unsafe_index.Tensor", "add.out")
+    for name in (*touching, *unchecked):
         with pytest.raises(NotUnderstood, match="the operation"):
             operation(f"torch.ops.aten.{name}")
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_weights_that_do_not_fit_are_not_read_beyond(layer):
+    """Torch itself reads on behind them."""
+    own, x = layer(5, 6), torch.randn(3, 2, 5)
+    op = {"LSTM": torch.ops.aten.lstm, "GRU": torch.ops.aten.gru, "RNN": torch.ops.aten.rnn_tanh}[layer.__name__].input
+    state = torch.zeros(1, 2, 6)
+    weights = [weight.detach() for weight in own.parameters()]
+    settings = (True, 1, 0.0, False, False, False)
+    states = [state, state] if layer is nn.LSTM else state
+    torch.testing.assert_close(checked(op)(x, states, weights, *settings)[0], own(x)[0])
+    for i, weight in enumerate(weights):
+        with pytest.raises(ValueError, match="do not fit together"):
+            checked(op)(x, states, [*weights[:i], weight[:1], *weights[i + 1 :]], *settings)
+
+
+def test_statistics_that_do_not_fit_are_not_read_beyond():
+    norm = checked(torch.ops.aten._native_batch_norm_legit_no_training.default)
+    one = torch.ones(1)
+    with pytest.raises(RuntimeError, match="should contain 1000 elements"):
+        norm(torch.randn(2, 1000), None, None, one, one, 0.1, 1e-5)
 
 
 @pytest.fixture

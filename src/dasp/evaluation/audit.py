@@ -7,7 +7,7 @@ error is the answer. Nothing is thought of the attributions beforehand that a fe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -74,8 +74,8 @@ class Audit:
     correlation: Interval  # Spearman's, of attributions and Shapley values
     values: Any  # the Shapley values as far as they are known, in the shape of the attributions
     std: Any  # their standard deviations
-    evaluations: int  # of coalitions, for each row
-    _rows: list[_Row]
+    evaluations: int  # of coalitions, for each row; for rows with few players, all there are
+    _rows: list[_Row] = field(repr=False)
 
     def worst(self, row: int = 0, number: int = 5, output: Any = ()) -> list[Difference]:
         """The players of a row whose attributions are most off, the worst first; their numbers are those of the
@@ -89,12 +89,13 @@ class Audit:
         return [Difference(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
 
     def __str__(self) -> str:
-        rows = self.rmse.middle.numel()
-        lines = [f"{rows} row{'s' * (rows != 1)}, {self.evaluations} evaluations each: median over rows"]
+        rows, several = len(self._rows), self.rmse.middle.dim() > 1
+        over = "rows and outputs" if several else "rows"
+        lines = [f"{rows} row{'s' * (rows != 1)}, {self.evaluations} evaluations each: median over {over}"]
         for name, interval in (
             ("RMSE", self.rmse), ("relative to the values", self.relative), ("rank correlation", self.correlation),
         ):  # fmt: skip
-            flat = [x.flatten().median() for x in (interval.middle, interval.low, interval.high)]
+            flat = [x.flatten().nanmedian() for x in (interval.middle, interval.low, interval.high)]
             lines.append(f"  {name:24}{Interval(*flat)}")
         return "\n".join(lines)
 
@@ -153,7 +154,8 @@ def audit(
     rmse, size = _stacked([row.rmse() for row in rows]), torch.stack([row.size() for row in rows])
     relative = Interval(rmse.middle / size, rmse.low / size, rmse.high / size)
     correlation = _stacked([row.correlation(seed) for row in rows])
-    return Audit(rmse, relative, correlation, request.answer(found), request.answer(std), evaluations, rows)
+    made = min(evaluations, max((2**game.count for game in active.request.games), default=2))
+    return Audit(rmse, relative, correlation, request.answer(found), request.answer(std), made, rows)
 
 
 def _by_row(parts: list[Tensor]) -> list[Tensor]:
@@ -247,4 +249,5 @@ class _Row:
 
 
 def _stacked(rows: list[Interval]) -> Interval:
-    return Interval(*(torch.stack([getattr(row, field.name) for row in rows]) for field in fields(Interval)))
+    names = [each.name for each in fields(Interval)]
+    return Interval(*(torch.stack([getattr(row, name) for row in rows]) for name in names))

@@ -69,12 +69,12 @@ class Explainer:
 
     `method` and `reason` say, from the first call on, which method was taken and why; so does the log, "dasp".
 
-    >>> model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
-    >>> explainer = Explainer(model, background=torch.zeros(1, 16))
-    >>> explainer(torch.ones(4, 16)).shape, explainer.method
-    ((4, 16, 3), 'BayesianShapley')
-    >>> Explainer(model).attribute(torch.ones(4, 16), target=1).std.shape
-    torch.Size([4, 16])
+    >>> model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    >>> explainer = Explainer(model, background=torch.zeros(1, 6))
+    >>> explainer(torch.ones(4, 6)).shape, explainer.method
+    ((4, 6, 3), 'Exact')
+    >>> Explainer(model).attribute(torch.ones(4, 6), target=1).std.shape
+    torch.Size([4, 6])
     """
 
     def __init__(

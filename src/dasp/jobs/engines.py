@@ -72,12 +72,15 @@ def _check_address(address: str) -> None:
     if port.isdecimal():  # not a word, such as auto
         try:
             socket.create_connection((host.strip("[]"), int(port)), _ANSWER).close()
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise BadInput(f"--ray-address {address}: {line_of(error)}") from error
 
 
 def _check_started(here: Any, address: str | None) -> None:
-    here.poll(_START)
+    if not here.poll(_START):
+        raise Stopped(
+            f"the process that talks to Ray did not begin within {_START} seconds; run the same command again"
+        )
     here.recv()  # when the driver has begun
     seconds = _ANSWER if address else _START
     what = f"--ray-address {address}" if address else "Ray cannot be started here"

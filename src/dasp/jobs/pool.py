@@ -177,12 +177,10 @@ class Pool:
 
     def _deadly(self, chunk: Chunk) -> int | None:
         """Which row ends a worker that explains them one by one; None if it lives."""
-        worker, count = self._worker(), 0
+        worker, count = self._worker(), None
         try:
             self.ray.get(worker.load.remote())
-        except self.ray.exceptions.RayError:
-            return None  # which says nothing of the rows
-        try:
+            count = 0  # before, its end would say nothing of the rows
             for one in worker.one_by_one.options(num_returns="streaming").remote(pickle.dumps(chunk)):
                 self.ray.get(one)
                 count += 1

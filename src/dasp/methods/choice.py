@@ -24,7 +24,7 @@ import torch
 
 from dasp.attribution.any_method import estimated
 from dasp.attribution.bayesian import FEWEST as FEWEST_EVALUATIONS
-from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel
+from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
 from dasp.games.evaluator import Evaluator
 from dasp.games.request import Request
 from dasp.methods.table import METHODS
@@ -98,6 +98,8 @@ class Pace:
                 prior = _timed(partial(propagated, nodes=nodes))
         except (UnsupportedOperation, UntraceableModel) as error:
             return Pace(evaluation, None, error.summary, fit)
+        except OverflowingRows as error:
+            return Pace(evaluation, None, line_of(error), fit)
         except Exception as error:  # another method because of an accident would be chosen by accident
             error.add_note("while moments were propagated through the model; method='bayesian' does without them")
             raise

@@ -29,8 +29,7 @@ class _Turns:
     def evaluating(self) -> Iterator[None]:
         me = get_ident()
         with self._changed:
-            # Who waits to be alone goes before who begins, or would wait for ever.
-            self._changed.wait_for(lambda: self._alone in (None, me) and (me in self._inside or not self._waiting))
+            self._changed.wait_for(lambda: self._alone == me or (self._alone is None and self._may_begin(me)))
             self._inside[me] += 1
         try:
             yield
@@ -62,6 +61,10 @@ class _Turns:
                 if not self._depth:
                     self._alone = None
                     self._changed.notify_all()
+
+    def _may_begin(self, me: int) -> bool:
+        """Who waits to be alone goes before who begins, or would wait for ever."""
+        return me in self._inside or not self._waiting
 
     def _others(self, me: int) -> set[int]:
         return self._inside.keys() - self._waiting - {me}

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from dasp.jobs.programs.archive import NotUnderstood
+from dasp.jobs.programs.checked import checked
 from dasp.jobs.programs.fields import PLAIN, choice, fields, identifier, listed, text
 from dasp.jobs.programs.operations import SIZES, bits, operation
 from dasp.jobs.programs.sizes import check_rows, check_size, check_tensor
@@ -118,7 +119,7 @@ class _Builder:
         else:
             op = operation(text(target))
             args, kwargs = self._arguments(op, listed(inputs))
-            made = self.graph.call_function(op, args, kwargs)
+            made = self.graph.call_function(checked(op), args, kwargs)
         if trace := metadata.get("stack_trace"):
             made.meta["stack_trace"] = "\n".join(line for line in str(trace).split("\n") if line.isprintable())
         found = [choice(output) for output in listed(outputs)]

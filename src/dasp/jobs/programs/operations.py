@@ -2,8 +2,10 @@
 arithmetic of sizes.
 
 They were chosen from what torch tags as core, what this package has rules for and what `torch.export` leaves in usual
-networks. Not here are operations that touch files (`from_file`), storages (`set_`, `resize_`), indices without a check
-(`_unsafe_index`, `embedding_bag`), sparse, quantized or packed tensors, and all of other namespaces.
+networks. Not here are operations that touch files (`from_file`), storages (`set_`, `resize_`), sparse, quantized or
+packed tensors, all of other namespaces, and those that leave it to their callers to check indices and shapes
+(`_unsafe_index`, `embedding_bag`, `_reshape_alias`, `_weight_norm`, `native_group_norm`, …), which could read and write
+beyond their tensors. Of the latter, some that usual networks need are done by functions that do check (`checked`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _ENTRIES = """
     tan tanh threshold true_divide trunc where xlogy zero
 """  # each of them may also be done in place
 _SHAPES = """
-    _reshape_alias _unsafe_view adjoint alias as_strided as_strided_scatter atleast_1d atleast_2d atleast_3d
+    _unsafe_view adjoint alias as_strided as_strided_scatter atleast_1d atleast_2d atleast_3d
     broadcast_tensors broadcast_to cat channel_shuffle chunk clone column_stack concat concatenate constant_pad_nd
     contiguous copy copy_ detach detach_ diag diag_embed diagflat diagonal diagonal_scatter dstack expand expand_as
     flatten flip fliplr flipud hsplit hstack im2col col2im lift_fresh lift_fresh_copy mH mT matrix_H meshgrid moveaxis
@@ -59,25 +61,23 @@ _PRODUCTS = """
     kron linalg_cholesky linalg_cross linalg_det linalg_inv linalg_matmul linalg_matrix_exp linalg_matrix_power
     linalg_multi_dot linalg_pinv linalg_qr linalg_slogdet linalg_solve linalg_svd linalg_vecdot linear matmul mm mv
     outer pairwise_distance tensordot vdot fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft fft_irfft2
-    fft_irfftn fft_rfft fft_rfft2 fft_rfftn _fft_c2c _fft_c2r _fft_r2c
+    fft_irfftn fft_rfft fft_rfft2 fft_rfftn
 """
 _LAYERS = """
     _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
     adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d max_pool1d
     max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices conv1d conv2d conv3d
-    conv_transpose1d conv_transpose2d conv_transpose3d convolution affine_grid_generator grid_sampler grid_sampler_2d
+    conv_transpose1d conv_transpose2d conv_transpose3d convolution affine_grid_generator
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
-    upsample_trilinear3d _log_softmax _safe_softmax _softmax glu log_softmax softmax _native_batch_norm_legit
-    _native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-    native_batch_norm native_group_norm native_layer_norm native_norm rms_norm _fused_rms_norm norm_except_dim
-    _weight_norm gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
-    scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math
+    upsample_trilinear3d _log_softmax _safe_softmax _softmax glu log_softmax softmax batch_norm group_norm instance_norm
+    layer_norm native_layer_norm rms_norm scaled_dot_product_attention
+    _native_batch_norm_legit_no_training gru lstm rnn_relu rnn_tanh
     alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_dropout feature_dropout_
     native_dropout binary_cross_entropy binary_cross_entropy_with_logits cross_entropy_loss huber_loss kl_div l1_loss
     mse_loss smooth_l1_loss
 """
 _CREATED = """
-    arange bernoulli empty empty_like empty_permuted eye full full_like linspace new_empty new_full new_ones new_zeros
+    arange bernoulli eye full full_like linspace new_full new_ones new_zeros
     normal ones ones_like rand rand_like randint randn randn_like randperm scalar_tensor tril_indices triu_indices
     zeros zeros_like
 """
@@ -112,7 +112,7 @@ def operation(target: str) -> torch._ops.OpOverload:
     dasp.jobs.programs.archive.NotUnderstood: the operation 'torch.ops.aten.from_file.default'
     """
     match = _OF_ATEN.fullmatch(target)
-    if match is None or match[1] not in _ALLOWED or "out" in match[2].split("_"):
+    if match is None or match[1] not in _ALLOWED or {"out", "data"} & {*match[2].split("_")}:
         raise NotUnderstood(f"the operation {target[:100]!r}")
     found = getattr(getattr(torch.ops.aten, match[1]), match[2])
     if not isinstance(found, torch._ops.OpOverload):
