@@ -41,10 +41,11 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
     nothing is known: the signal is everything."""
     if prior is None:
         return Trust(10, 2)
+    coarse = game is not None and game.coarse
     if isinstance(prior, DASP) and prior.rank == "full":
-        return Trust(0.02, 0.8, gap=4)
+        return Trust(0.1, 1, gap=4) if coarse else Trust(0.02, 0.8, gap=4)
     if isinstance(prior, (DASP, GradientDASP)):
-        return (_GROUPS_OF_DASP if game is not None and game.coarse else _ENTRIES_OF_DASP)[prior.rank != 0]
+        return (_GROUPS_OF_DASP if coarse else _ENTRIES_OF_DASP)[prior.rank != 0]
     return Trust(2.5, 0.7)
 
 
