@@ -80,6 +80,10 @@ REFUSED = {
     "random condition": lambda m, x: m.last(torch.where(m.first(x) > 0, x.new_ones(()), x.new_zeros(()))),
     "condition and random value": lambda m, x: torch.where(x > 0, m.first(x)[:, :4], 0.0),
     "random weights": lambda m, x: F.linear(torch.ones(2, 5, dtype=x.dtype), m.first(x)).T,
+    "random weights and values": lambda m, x: F.linear(x, torch.relu(m.first(x))[:1, :4]),
+    "random weights and players": lambda m, x: F.linear(x, x[:1].exp()),
+    "bilinear form of players": lambda m, x: F.bilinear(x, x, torch.ones(2, 4, 4, dtype=x.dtype)),
+    "random grid": lambda m, x: F.grid_sample(x.view(-1, 1, 2, 2), x.view(-1, 1, 2, 2), align_corners=True).flatten(1),
     "count of conditions": lambda m, x: (x > 0).sum(1) * 1.0,
     "softmax between players": lambda m, x: x.softmax(1),
 }

@@ -157,6 +157,8 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
     rule = RULES.get(op)
     if rule is None or not covered(node, rule):
         raise _NoRule
+    if rule.linear is not None and _several((args, kwargs)) and rule.linear(*args, **kwargs)[0] is not None:
+        raise _NoRule  # affine in one argument, but others are random too
     if kinds == {Toggled}:
         players = rule.tracker(op, *args, **kwargs)
         if players is not None:
@@ -185,6 +187,11 @@ def _may_be_random(node: fx.Node, rule: Rule, args: Any, kwargs: Any) -> bool:
 
 def _leaves(tree: Any) -> list[Any]:
     return _pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, Gaussian))
+
+
+def _several(tree: Any) -> bool:
+    """Whether more than one value depends on the coalition."""
+    return sum(isinstance(x, (Toggled, Contributions, Gaussian, _Random)) for x in _leaves(tree)) > 1
 
 
 def covered(node: fx.Node, rule: Rule) -> bool:

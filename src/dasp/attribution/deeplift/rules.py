@@ -116,20 +116,20 @@ def _elementwise(op: Any, x: Difference, divided: Callable[..., Difference]) -> 
     return elementwise
 
 
-@own(aten.add.Tensor)
+@own(aten.add.Tensor, aten.add.Scalar)
 def add(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a + αb, part by part."""
     like = a if isinstance(a, Difference) else b
     return Difference.of(a, like) + Difference.of(b, like) * alpha
 
 
-@own(aten.sub.Tensor)
+@own(aten.sub.Tensor, aten.sub.Scalar)
 def sub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@own(aten.rsub.Scalar)
+@own(aten.rsub.Scalar, aten.rsub.Tensor)
 def rsub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """b − αa."""
     return add(b, a, -alpha)
@@ -146,7 +146,9 @@ def _product(op: Any, constant_case: Callable[..., Difference]) -> Callable[...,
     return product
 
 
-mul = own(aten.mul.Tensor)(_product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a))
+mul = own(aten.mul.Tensor, aten.mul.Scalar)(
+    _product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a)
+)
 
 for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
     own(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
@@ -166,7 +168,7 @@ own(aten.addmm.default)(_sum_with_product(aten.mm.default))
 own(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
 
 
-@own(aten.div.Tensor)
+@own(aten.div.Tensor, aten.div.Scalar)
 def div(a: Any, b: Any) -> Difference:
     """a·b⁻¹."""
     return mul(a, rescale(torch.reciprocal, b) if isinstance(b, Difference) else 1 / b)  # type: ignore[no-any-return]
