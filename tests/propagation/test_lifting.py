@@ -95,6 +95,20 @@ def test_what_has_no_gaussian_is_refused(name):
         DASP(Net(REFUSED[name])).attribute(X)
 
 
+def test_a_view_across_rows_takes_a_baseline_for_all_rows():
+    model = Net(lambda m, x: m.first(x.view(-1).view(-1, 4)))
+    torch.testing.assert_close(DASP(model).attribute(X, X[:1] + 1), ExactShapley(model).attribute(X, X[:1] + 1))
+
+
+@pytest.mark.parametrize("options", [{"mode": "sum"}, {"mode": "mean"}, {"mode": "sum", "padding_idx": 2}], ids=str)
+def test_tokens_in_a_bag_are_exact(options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.EmbeddingBag(6, 3, **options), nn.Linear(3, 2)).double().eval()
+    tokens, baseline = torch.tensor([[1, 2, 3, 5], [0, 4, 4, 1]]), torch.tensor([[2, 0, 1, 2]])
+    exact = ExactShapley(model).attribute(tokens, baseline, target=1)
+    torch.testing.assert_close(DASP(model).attribute(tokens, baseline, target=1), exact)
+
+
 def test_integer_inputs_that_are_looked_up_and_moved():
     torch.manual_seed(0)
     embedding, order = nn.Embedding(6, 3).to(torch.bfloat16), torch.tensor([2, 0, 1])

@@ -94,6 +94,7 @@ GRID = (
     * torch.tensor([1, -1])
 )
 TENSOR = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+TOKENS = torch.tensor([[2, 0, 3, 2]])
 TWICE, PAIR = torch.tensor([2, 0, 2, 1]), torch.tensor([1, 1])
 
 
@@ -238,6 +239,11 @@ CASES = [
     structural("scatter_add to random", lambda x: x[:, :2].scatter_add(1, places(x, PAIR), x[:, 2:])),
     structural("scatter", lambda x: torch.ones_like(x).scatter(1, places(x, INDEX), x[:, 1:])),
     structural("scatter a number", lambda x: x.scatter(1, places(x, INDEX), 3.0)),
+    structural(
+        "embedding_bag of weights",
+        lambda x: F.embedding_bag(TOKENS.expand_as(x), weights(4, 6), mode="sum", per_sample_weights=x),
+        (4,),
+    ),
     structural("index_copy", lambda x: torch.ones_like(x).index_copy(1, INDEX, x[:, 1:])),
     structural("index_fill", lambda x: x.index_fill(1, INDEX, 3.0)),
     structural("select_scatter", lambda x: x[:, :3].select_scatter(x[:, 3], 1, 1)),
