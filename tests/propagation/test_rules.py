@@ -257,6 +257,10 @@ CASES = [
     structural("sub.Scalar", lambda x: aten.sub.Scalar(x, 2.5, 3)),
     structural("div.Scalar", lambda x: aten.div.Scalar(x, 2.5)),
     structural("rsub.Scalar", lambda x: torch.rsub(x, 2.5, alpha=3)),
+    structural("lerp", lambda x: torch.lerp(x[:, :2], 2 * x[:, 2:], 0.3)),
+    structural("lerp to a constant", lambda x: torch.lerp(x, weights(6), weights(4, 6))),
+    structural("lerp to itself", lambda x: torch.lerp(x, x, 0.3)),
+    structural("lerp by a random weight", lambda x: torch.lerp(weights(6), weights(4, 6), x)),
     structural("rsub.Tensor", lambda x: aten.rsub.Tensor(x, weights(6), alpha=3)),
     # resampling
     *(

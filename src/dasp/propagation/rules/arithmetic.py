@@ -81,6 +81,17 @@ def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     return _scaled(b, a)
 
 
+@rule(aten.lerp.Scalar, aten.lerp.Tensor, tracker=same_entry)
+def lerp(a: Any, b: Any, weight: Any) -> Gaussian:
+    """a + w(b − a); with a constant w as (1 − w)a + wb, in which each value occurs once."""
+    if _depends(weight):
+        return add(a, mul(weight, sub(b, a) if _depends(a) or _depends(b) else b - a))  # type: ignore[no-any-return]
+    if a is b:
+        return a  # type: ignore[no-any-return]
+    parts = (_scaled(x, w) if _depends(x) else x * w for x, w in ((a, 1 - weight), (b, weight)))
+    return add(*parts)  # type: ignore[no-any-return]
+
+
 def product(a: Gaussian, b: Gaussian) -> Gaussian:
     """The product of two random values."""
     mean = a.mean * b.mean
