@@ -11,20 +11,13 @@ __all__ = ["DECOMPOSITIONS"]
 
 aten = torch.ops.aten
 _SUM, _MEAN = 0, 1
+_DEFAULTS = (False, _SUM, False, None, False, -1)
 
 
-def _embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = _SUM,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Any:
+def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, *options: Any) -> Any:
     """A bag's entries are those from its offset to the next."""
+    given = (*options, *_DEFAULTS[len(options) :])
+    _scale_gradient, mode, _sparse, per_sample_weights, include_last_offset, padding_idx = given
     if mode not in (_SUM, _MEAN) or (mode == _MEAN and padding_idx >= 0):
         return NotImplemented  # how many entries count depends on the tokens
     starts = offsets[:-1] if include_last_offset else offsets

@@ -154,6 +154,34 @@ for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
     own(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
 
 
+@own(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(a: Any, b: Any, weight: Any) -> Difference:
+    """a + w(b − a)."""
+    like = next(x for x in (a, b, weight) if isinstance(x, Difference))
+    a, b = Difference.of(a, like), Difference.of(b, like)
+    if isinstance(weight, Difference):
+        return a + mul(weight, sub(b, a))  # type: ignore[no-any-return]
+    return a * (1 - weight) + b * weight
+
+
+def _into(op: Any, at: int) -> Callable[..., Difference]:
+    one = _affine(op, RULES[op].linear)  # type: ignore[arg-type]
+
+    def into(*args: Any, **kwargs: Any) -> Difference:
+        """One value added to another at some places: the parts of each beside the other's reference."""
+        value, source = args[0], args[at]
+        if not (isinstance(value, Difference) and isinstance(source, Difference)):
+            return one(*args, **kwargs)
+        first = one(*args[:at], source.reference, *args[at + 1 :], **kwargs)
+        return replace(first + one(value.reference, *args[1:], **kwargs), reference=first.reference)
+
+    return into
+
+
+for _op, _at in ((aten.index_put.default, 2), (aten.index_add.default, 3), (aten.scatter_add.default, 3)):
+    own(_op)(_into(_op, _at))
+
+
 def _sum_with_product(inner: Any) -> Callable[..., Difference]:
     def addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Difference:
         """β·bias + α·a·b."""
