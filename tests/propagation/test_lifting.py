@@ -80,6 +80,10 @@ REFUSED = {
     "random condition": lambda m, x: m.last(torch.where(m.first(x) > 0, x.new_ones(()), x.new_zeros(()))),
     "condition and random value": lambda m, x: torch.where(x > 0, m.first(x)[:, :4], 0.0),
     "random weights": lambda m, x: F.linear(torch.ones(2, 5, dtype=x.dtype), m.first(x)).T,
+    "random weights and values": lambda m, x: F.linear(x, torch.relu(m.first(x))[:1, :4]),
+    "random weights and players": lambda m, x: F.linear(x, x[:1].exp()),
+    "bilinear form of players": lambda m, x: F.bilinear(x, x, torch.ones(2, 4, 4, dtype=x.dtype)),
+    "random grid": lambda m, x: F.grid_sample(x.view(-1, 1, 2, 2), x.view(-1, 1, 2, 2), align_corners=True).flatten(1),
     "count of conditions": lambda m, x: (x > 0).sum(1) * 1.0,
     "softmax between players": lambda m, x: x.softmax(1),
 }
@@ -89,6 +93,20 @@ REFUSED = {
 def test_what_has_no_gaussian_is_refused(name):
     with pytest.raises(UnsupportedOperation, match="test_lifting.py"):
         DASP(Net(REFUSED[name])).attribute(X)
+
+
+def test_a_view_across_rows_takes_a_baseline_for_all_rows():
+    model = Net(lambda m, x: m.first(x.view(-1).view(-1, 4)))
+    torch.testing.assert_close(DASP(model).attribute(X, X[:1] + 1), ExactShapley(model).attribute(X, X[:1] + 1))
+
+
+@pytest.mark.parametrize("options", [{"mode": "sum"}, {"mode": "mean"}, {"mode": "sum", "padding_idx": 2}], ids=str)
+def test_tokens_in_a_bag_are_exact(options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.EmbeddingBag(6, 3, **options), nn.Linear(3, 2)).double().eval()
+    tokens, baseline = torch.tensor([[1, 2, 3, 5], [0, 4, 4, 1]]), torch.tensor([[2, 0, 1, 2]])
+    exact = ExactShapley(model).attribute(tokens, baseline, target=1)
+    torch.testing.assert_close(DASP(model).attribute(tokens, baseline, target=1), exact)
 
 
 def test_integer_inputs_that_are_looked_up_and_moved():

@@ -39,7 +39,7 @@ class Lambda(nn.Module):
 
 
 # Constants of the cases, made before anything is traced.
-_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (3, 1, 6), (2, 4, 3), (2,)]
+_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (4, 3), (3, 1, 6), (2, 4, 3), (2,)]
 _CONSTANTS = {
     shape: torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64) for shape in _SHAPES
 }
@@ -88,6 +88,34 @@ torch.manual_seed(0)
 INDEX = torch.tensor([2, 0, 1])
 CONDITION = torch.tensor([True, False, True, True, False, True])
 
+GRID = (
+    1.5
+    * torch.rand(1, 3, 4, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    * torch.tensor([1, -1])
+)
+TENSOR = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+TOKENS = torch.tensor([[2, 0, 3, 2]])
+TWICE, PAIR = torch.tensor([2, 0, 2, 1]), torch.tensor([1, 1])
+
+
+def places(x: Tensor, index: Tensor) -> Tensor:
+    return index.view(1, -1, 1).expand(x.shape[0], -1, x.shape[2])
+
+
+def assigned(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 1] = 0.0
+    y[:, INDEX, 2] = weights(3)
+    y[:, 3, ::2] = 2 * x[:, 1, 3:]
+    return y
+
+
+def trilinear(random: str, x: Tensor) -> Tensor:
+    """The op that a bilinear layer is made of."""
+    first, last = (x, weights(3)) if random == "first" else (weights(6), x)
+    return aten._trilinear(first.expand(x.shape[0], 6), TENSOR, last.expand(x.shape[0], 3), [1, 3], [0], [1, 2], [2, 3])
+
+
 CASES = [
     # structural
     structural("view", lambda x: x.view(x.shape[0], -1)),
@@ -125,8 +153,7 @@ CASES = [
     structural("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), (4, 2, 3)),
     structural("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), (1, 4, 6)),
     structural("channel_shuffle", lambda x: F.channel_shuffle(x, 2), (4, 2, 3)),
-    structural("upsample nearest 1d", lambda x: F.interpolate(x, scale_factor=2)),
-    structural("upsample nearest 2d", lambda x: F.interpolate(x, scale_factor=2), (1, 2, 3)),
+    structural("im2col", lambda x: F.unfold(x, (2, 3), padding=1, stride=2), (1, 4, 3)),
     structural("pad", lambda x: F.pad(x, (1, 2), value=3.0)),
     structural("pad reflect", lambda x: F.pad(x, (1, 2), mode="reflect")),
     structural("constant_pad_nd", lambda x: aten.constant_pad_nd(x, [1, 2], 3.0)),
@@ -184,7 +211,113 @@ CASES = [
     structural("adaptive_avg_pool2d", nn.AdaptiveAvgPool2d((2, 4)), (2, 5, 6)),
     structural("global average pool", nn.AdaptiveAvgPool2d(1), (2, 5, 6)),
     structural("adaptive_avg_pool3d", nn.AdaptiveAvgPool3d(2), (1, 3, 3, 2)),
+    structural("col2im", lambda x: F.fold(x, (3, 4), 2, padding=(1, 0), stride=(2, 1)), (4, 6)),
+    structural(
+        "bilinear, first random", lambda x: F.bilinear(x, weights(4, 3).expand(x.shape[0], 4, 3), TENSOR, weights(2))
+    ),
+    structural(
+        "bilinear, second random", lambda x: F.bilinear(weights(4, 6).expand(x.shape[0], 4, 6), x, TENSOR), (4, 3)
+    ),
+    *(
+        structural(f"trilinear, random {at}", lambda x, at=at: trilinear(at, x), shape)
+        for at, shape in (("first", (6,)), ("last", (3,)))
+    ),
+    # indexing
+    structural("index_put", lambda x: aten.index_put(x, [None, INDEX], weights(3, 6))),
+    structural(
+        "index_put into a constant", lambda x: aten.index_put(weights(4, 6).expand_as(x), [None, INDEX], x[:, 1:])
+    ),
+    structural("index_put of both", lambda x: aten.index_put(x[:, :3], [None, INDEX[:1]], 2 * x[:, 3:])),
+    structural("index_put adds", lambda x: aten.index_put(torch.ones_like(x), [None, TWICE], x, True)),
+    structural("index_put adds a constant", lambda x: aten.index_put(x, [None, TWICE], weights(4, 6), True)),
+    structural("index_put adds to random", lambda x: aten.index_put(x[:, :2], [None, PAIR], x[:, 2:], True)),
+    structural("assigned", assigned),
+    structural("index_add", lambda x: torch.ones_like(x).index_add(1, TWICE, x, alpha=-2)),
+    structural("index_add a constant", lambda x: x.index_add(1, TWICE, weights(4, 6).expand_as(x))),
+    structural("index_add to random", lambda x: x[:, :2].index_add(1, PAIR, x[:, 2:], alpha=-2)),
+    structural("scatter_add", lambda x: torch.ones_like(x).scatter_add(1, places(x, TWICE), x)),
+    structural("scatter_add to random", lambda x: x[:, :2].scatter_add(1, places(x, PAIR), x[:, 2:])),
+    structural("scatter", lambda x: torch.ones_like(x).scatter(1, places(x, INDEX), x[:, 1:])),
+    structural("scatter a number", lambda x: x.scatter(1, places(x, INDEX), 3.0)),
+    structural(
+        "embedding_bag of weights",
+        lambda x: F.embedding_bag(TOKENS.expand_as(x), weights(4, 6), mode="sum", per_sample_weights=x),
+        (4,),
+    ),
+    structural("index_copy", lambda x: torch.ones_like(x).index_copy(1, INDEX, x[:, 1:])),
+    structural("index_fill", lambda x: x.index_fill(1, INDEX, 3.0)),
+    structural("select_scatter", lambda x: x[:, :3].select_scatter(x[:, 3], 1, 1)),
+    structural("slice_scatter", lambda x: x[:, :3].slice_scatter(weights(6).expand_as(x)[:, :2], 1, 0, 3, 2)),
+    sampled("copy", lambda x: aten.copy(torch.ones_like(x), x)),  # of which torch has no Jacobian
     structural("neg", lambda x: -x),
+    structural("scalars", lambda x: 2 - (x * 2.0 + 1 - 0.5) / 3),
+    structural("scalars in place", lambda x: x.clone().mul_(2).add_(1).sub_(0.5).div_(3)),
+    structural("mul.Scalar", lambda x: aten.mul.Scalar(x, 2.5)),
+    structural("add.Scalar", lambda x: aten.add.Scalar(x, 2.5, 3)),
+    structural("sub.Scalar", lambda x: aten.sub.Scalar(x, 2.5, 3)),
+    structural("div.Scalar", lambda x: aten.div.Scalar(x, 2.5)),
+    structural("rsub.Scalar", lambda x: torch.rsub(x, 2.5, alpha=3)),
+    structural("lerp", lambda x: torch.lerp(x[:, :2], 2 * x[:, 2:], 0.3)),
+    structural("lerp to a constant", lambda x: torch.lerp(x, weights(6), weights(4, 6))),
+    structural("lerp to itself", lambda x: torch.lerp(x, x, 0.3)),
+    structural("lerp by a random weight", lambda x: torch.lerp(weights(6), weights(4, 6), x)),
+    structural("rsub.Tensor", lambda x: aten.rsub.Tensor(x, weights(6), alpha=3)),
+    # resampling
+    *(
+        structural(f"upsample nearest {name}", function, shape)
+        for name, shape, function in (
+            ("1d", (4, 3), lambda x: F.interpolate(x, scale_factor=2)),
+            ("2d", (1, 2, 3), lambda x: F.interpolate(x, scale_factor=1.5)),
+            ("3d", (1, 2, 2, 3), lambda x: F.interpolate(x, (3, 1, 4))),
+            ("1d to a size", (4, 3), lambda x: aten.upsample_nearest1d(x, [5])),
+            ("2d to a size", (1, 2, 3), lambda x: aten.upsample_nearest2d(x, [3, 2])),
+            ("3d to a size", (1, 2, 2, 3), lambda x: aten.upsample_nearest3d(x, [3, 1, 4])),
+            ("exact", (1, 2, 3), lambda x: F.interpolate(x, scale_factor=1.5, mode="nearest-exact")),
+        )
+    ),
+    *(
+        structural(f"upsample {name}", function, shape)
+        for name, shape, function in (
+            ("linear 1d", (2, 5), lambda x: F.interpolate(x, scale_factor=1.5, mode="linear")),
+            ("bilinear 2d", (1, 3, 4), lambda x: F.interpolate(x, scale_factor=(2, 0.6), mode="bilinear")),
+            ("corners", (1, 3, 4), lambda x: F.interpolate(x, (5, 7), mode="bilinear", align_corners=True)),
+            ("bicubic 2d", (1, 4, 5), lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic")),
+            ("trilinear 3d", (1, 2, 3, 2), lambda x: F.interpolate(x, scale_factor=2, mode="trilinear")),
+            ("bilinear smoothed", (1, 5, 6), lambda x: F.interpolate(x, (2, 4), mode="bilinear", antialias=True)),
+            ("bicubic smoothed", (1, 5, 6), lambda x: F.interpolate(x, (2, 4), mode="bicubic", antialias=True)),
+            ("linear 1d to a size", (2, 5), lambda x: aten.upsample_linear1d(x, [7], False, 1.5)),
+            ("bilinear 2d to a size", (1, 3, 4), lambda x: aten.upsample_bilinear2d(x, [5, 3], False, None, 0.7)),
+            ("bicubic 2d to a size", (1, 4, 5), lambda x: aten.upsample_bicubic2d(x, [6, 8], True)),
+            ("trilinear 3d to a size", (1, 2, 3, 2), lambda x: aten.upsample_trilinear3d(x, [3, 2, 4], False)),
+            ("bilinear smoothed to a size", (1, 5, 6), lambda x: aten._upsample_bilinear2d_aa(x, [2, 4], False)),
+            ("bicubic smoothed to a size", (1, 5, 6), lambda x: aten._upsample_bicubic2d_aa(x, [2, 4], False)),
+        )
+    ),
+    *(
+        structural(
+            f"grid_sample {mode} {padding} {corners}",
+            lambda x, how=(mode, padding, corners): F.grid_sample(x, GRID.expand(x.shape[0], 3, 4, 2), *how),
+            (2, 4, 5),
+        )
+        for mode, padding, corners in (
+            ("bilinear", "zeros", False),
+            ("bilinear", "border", True),
+            ("bilinear", "reflection", False),
+            ("nearest", "border", False),
+            ("bicubic", "zeros", True),
+            ("bicubic", "border", False),
+            ("bicubic", "reflection", True),
+            ("bicubic", "reflection", False),
+        )
+    ),
+    structural(
+        "grid_sampler_2d", lambda x: aten.grid_sampler_2d(x, GRID.expand(x.shape[0], 3, 4, 2), 0, 0, True), (1, 3, 3)
+    ),
+    structural(
+        "grid_sampler_3d",
+        lambda x: aten.grid_sampler_3d(x, GRID.view(1, 2, 2, 2, 3).expand(x.shape[0], 2, 2, 2, 3), 0, 2, False),
+        (1, 2, 3, 2),
+    ),
     structural("add a constant", lambda x: x + weights(6)),
     structural("add, more entries", lambda x: x.unsqueeze(1) + weights(3, 1, 6)),
     structural("constant plus", lambda x: torch.add(weights(4, 6), x, alpha=3)),

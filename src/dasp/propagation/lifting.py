@@ -157,6 +157,8 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
     rule = RULES.get(op)
     if rule is None or not covered(node, rule):
         raise _NoRule
+    if rule.linear is not None and _several((args, kwargs)) and rule.linear(*args, **kwargs)[0] is not None:
+        raise _NoRule  # affine in one argument, but others are random too
     if kinds == {Toggled}:
         players = rule.tracker(op, *args, **kwargs)
         if players is not None:
@@ -187,6 +189,11 @@ def _leaves(tree: Any) -> list[Any]:
     return _pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, Gaussian))
 
 
+def _several(tree: Any) -> bool:
+    """Whether more than one value depends on the coalition."""
+    return sum(isinstance(x, (Toggled, Contributions, Gaussian, _Random)) for x in _leaves(tree)) > 1
+
+
 def covered(node: fx.Node, rule: Rule) -> bool:
     """Whether the rule gives all results of the node that are used."""
     return rule.outputs is None or all(_index(user) < rule.outputs for user in node.users)
@@ -205,11 +212,14 @@ def _of_shape(op: Any) -> Callable[..., Any]:
 
 
 def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
+    # A baseline for all rows has strides of its own, so a view of it is not always one.
+    call = aten.reshape.default if op in (aten.view.default, aten._unsafe_view.default) else op
+
     def exact(*args: Any, **kwargs: Any) -> Any:
         """The op on both halves of its arguments."""
         players = rule.tracker(op, *args, **kwargs)
-        on = evaluate(op, lambda value: value.on, args, kwargs)
-        off = evaluate(op, lambda value: value.off, args, kwargs)
+        on = evaluate(call, lambda value: value.on, args, kwargs)
+        off = evaluate(call, lambda value: value.off, args, kwargs)
         if isinstance(on, Tensor):
             return Toggled(on, off, players)
         return [Toggled(*part) for part in zip(on, off, players, strict=True)]

@@ -18,6 +18,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 
 from dasp.errors import UntraceableModel
+from dasp.propagation.bags import DECOMPOSITIONS
 
 __all__ = ["SHAPE_ONLY", "check_evaluation_mode", "checked_model", "trace"]
 
@@ -107,6 +108,7 @@ def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
 def _decomposed(program: ExportedProgram, keep: Collection[Any]) -> ExportedProgram:
     """The program with all ops but those to keep decomposed into smaller ones."""
     table = torch.export.default_decompositions()
+    table.update(DECOMPOSITIONS)
     for op in (*keep, aten.squeeze.default):
         if op in table:
             table.pop(op)

@@ -116,20 +116,20 @@ def _elementwise(op: Any, x: Difference, divided: Callable[..., Difference]) -> 
     return elementwise
 
 
-@own(aten.add.Tensor)
+@own(aten.add.Tensor, aten.add.Scalar)
 def add(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a + αb, part by part."""
     like = a if isinstance(a, Difference) else b
     return Difference.of(a, like) + Difference.of(b, like) * alpha
 
 
-@own(aten.sub.Tensor)
+@own(aten.sub.Tensor, aten.sub.Scalar)
 def sub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@own(aten.rsub.Scalar)
+@own(aten.rsub.Scalar, aten.rsub.Tensor)
 def rsub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """b − αa."""
     return add(b, a, -alpha)
@@ -146,10 +146,40 @@ def _product(op: Any, constant_case: Callable[..., Difference]) -> Callable[...,
     return product
 
 
-mul = own(aten.mul.Tensor)(_product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a))
+mul = own(aten.mul.Tensor, aten.mul.Scalar)(
+    _product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a)
+)
 
 for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
     own(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
+
+
+@own(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(a: Any, b: Any, weight: Any) -> Difference:
+    """a + w(b − a)."""
+    like = next(x for x in (a, b, weight) if isinstance(x, Difference))
+    a, b = Difference.of(a, like), Difference.of(b, like)
+    if isinstance(weight, Difference):
+        return a + mul(weight, sub(b, a))  # type: ignore[no-any-return]
+    return a * (1 - weight) + b * weight
+
+
+def _into(op: Any, at: int) -> Callable[..., Difference]:
+    one = _affine(op, RULES[op].linear)  # type: ignore[arg-type]
+
+    def into(*args: Any, **kwargs: Any) -> Difference:
+        """One value added to another at some places: the parts of each beside the other's reference."""
+        value, source = args[0], args[at]
+        if not (isinstance(value, Difference) and isinstance(source, Difference)):
+            return one(*args, **kwargs)
+        first = one(*args[:at], source.reference, *args[at + 1 :], **kwargs)
+        return replace(first + one(value.reference, *args[1:], **kwargs), reference=first.reference)
+
+    return into
+
+
+for _op, _at in ((aten.index_put.default, 2), (aten.index_add.default, 3), (aten.scatter_add.default, 3)):
+    own(_op)(_into(_op, _at))
 
 
 def _sum_with_product(inner: Any) -> Callable[..., Difference]:
@@ -166,7 +196,7 @@ own(aten.addmm.default)(_sum_with_product(aten.mm.default))
 own(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
 
 
-@own(aten.div.Tensor)
+@own(aten.div.Tensor, aten.div.Scalar)
 def div(a: Any, b: Any) -> Difference:
     """a·b⁻¹."""
     return mul(a, rescale(torch.reciprocal, b) if isinstance(b, Difference) else 1 / b)  # type: ignore[no-any-return]

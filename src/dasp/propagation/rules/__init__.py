@@ -1,6 +1,16 @@
 """One rule per ATen op; importing this package fills the registry."""
 
-from dasp.propagation.rules import activations, affine, arithmetic, maximum, normalization, piecewise, structural
+from dasp.propagation.rules import (
+    activations,
+    affine,
+    arithmetic,
+    indexing,
+    maximum,
+    normalization,
+    piecewise,
+    resampling,
+    structural,
+)
 from dasp.propagation.rules.registry import RULES, rule, same_entry
 
 __all__ = [
@@ -8,9 +18,11 @@ __all__ = [
     "activations",
     "affine",
     "arithmetic",
+    "indexing",
     "maximum",
     "normalization",
     "piecewise",
+    "resampling",
     "rule",
     "same_entry",
     "structural",

@@ -95,9 +95,9 @@ def total(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     return x, lambda data, power: op(data, *args, **kwargs)
 
 
-@affine(aten.cumsum.default)
-def cumsum(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
-    """Running sums: all weights are 1."""
+@affine(aten.cumsum.default, aten.col2im.default)
+def sums(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
+    """Running sums, and those of overlapping patches: all weights are 1."""
     return x, lambda data, power: op(data, *args, **kwargs)
 
 
@@ -178,3 +178,31 @@ def adaptive_avg_pool(op: Any, x: Any, sizes: Any) -> tuple[Any, Linear]:
 def neg(op: Any, x: Any) -> tuple[Any, Linear]:
     """−x."""
     return x, lambda data, power: op(data) if power == 1 else data
+
+
+@affine(aten.bilinear.default)
+def bilinear(op: Any, a: Any, b: Any, weight: Tensor, bias: Tensor | None = None) -> tuple[Any, Linear]:
+    """Σ a_i W_kij b_j + bias_k with one of a and b random: the other makes one matrix of W."""
+    x, other, letters = (a, b, "kij,...j->...ki") if isinstance(b, Tensor) else (b, a, "kji,...j->...ki")
+
+    def linear(data: Tensor, power: Power) -> Tensor:
+        matrix = torch.einsum(letters, weight, other)
+        return torch.einsum("...i,...ki->...k", data, raised(matrix, power))
+
+    return x, linear
+
+
+@affine(aten._trilinear.default)
+def trilinear(op: Any, *args: Any) -> tuple[Any, Linear]:
+    """Σ abc over some dimensions, of values that are missing others; two of them are constants, and make one weight."""
+    at = next((i for i in range(3) if not isinstance(args[i], Tensor)), 0)
+    first, second = (i for i in range(3) if i != at)
+
+    def linear(data: Tensor, power: Power) -> Tensor:
+        names = [chr(ord("a") + d) for d in range(data.dim() + len(args[3 + at]))]
+        *letters, result = ("".join(name for d, name in enumerate(names) if d not in left) for left in args[3:7])
+        kept = "".join(sorted({*letters[first], *letters[second]} & {*letters[at], *result}))
+        weight = torch.einsum(f"{letters[first]},{letters[second]}->{kept}", args[first], args[second])
+        return torch.einsum(f"{letters[at]},{kept}->{result}", data, raised(weight, power))
+
+    return args[at], linear

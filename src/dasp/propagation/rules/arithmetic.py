@@ -47,7 +47,7 @@ def _scaled(x: Gaussian, scale: Scalar) -> Gaussian:
     return Gaussian(x.mean * scale, x.variance * (scale * scale), x.columns(lambda column: column * scale))
 
 
-@rule(aten.add.Tensor, tracker=same_entry)
+@rule(aten.add.Tensor, aten.add.Scalar, tracker=same_entry)
 def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a + αb: factors add, independent variances add."""
     if isinstance(a, Gaussian):
@@ -57,19 +57,19 @@ def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussia
     return _shifted(scaled, a + scaled.mean)
 
 
-@rule(aten.sub.Tensor, tracker=same_entry)
+@rule(aten.sub.Tensor, aten.sub.Scalar, tracker=same_entry)
 def sub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@rule(aten.rsub.Scalar, tracker=same_entry)
+@rule(aten.rsub.Scalar, aten.rsub.Tensor, tracker=same_entry)
 def rsub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """b − αa."""
     return add(b, a, -alpha)
 
 
-@rule(aten.mul.Tensor, tracker=same_entry)
+@rule(aten.mul.Tensor, aten.mul.Scalar, tracker=same_entry)
 def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a·b; see the module's docstring."""
     if isinstance(a, Gaussian) and isinstance(b, Gaussian):
@@ -79,6 +79,17 @@ def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
         return _scaled(a, b)
     assert isinstance(b, Gaussian)
     return _scaled(b, a)
+
+
+@rule(aten.lerp.Scalar, aten.lerp.Tensor, tracker=same_entry)
+def lerp(a: Any, b: Any, weight: Any) -> Gaussian:
+    """a + w(b − a); with a constant w as (1 − w)a + wb, in which each value occurs once."""
+    if _depends(weight):
+        return add(a, mul(weight, sub(b, a) if _depends(a) or _depends(b) else b - a))  # type: ignore[no-any-return]
+    if a is b:
+        return a  # type: ignore[no-any-return]
+    parts = (_scaled(x, w) if _depends(x) else x * w for x, w in ((a, 1 - weight), (b, weight)))
+    return add(*parts)  # type: ignore[no-any-return]
 
 
 def product(a: Gaussian, b: Gaussian) -> Gaussian:
@@ -92,7 +103,7 @@ def product(a: Gaussian, b: Gaussian) -> Gaussian:
     return Gaussian(mean + covariance, variance + covariance**2, factors)
 
 
-@rule(aten.div.Tensor, tracker=same_entry)
+@rule(aten.div.Tensor, aten.div.Scalar, tracker=same_entry)
 def div(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a/b; for a random divisor a·b⁻¹ with the moments of `power`."""
     if not isinstance(b, Gaussian):

@@ -38,8 +38,7 @@ structural(
     aten.pixel_shuffle.default,
     aten.pixel_unshuffle.default,
     aten.channel_shuffle.default,
-    aten.upsample_nearest1d.vec,
-    aten.upsample_nearest2d.vec,
+    aten.im2col.default,
 )
 
 # The parts of a value may have strides of their own, so a view of them is not always one.
