@@ -293,6 +293,22 @@ CASES = [
         error=0.3,
         scale=0.4,
     ),
+    # softmax
+    sampled("softmax of two", nn.Softmax(1), (2,), error=0.01),
+    sampled("softmax", nn.Softmax(2), error=0.1),
+    sampled("softmax, wide", nn.Softmax(1), error=0.3, scale=1.5),
+    sampled("softmax, in double", lambda x: x.softmax(1, dtype=torch.float64), error=0.1),
+    sampled("softmax, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).softmax(2), error=0.01),
+    structural("softmax of one", lambda x: x[:, :1].softmax(1)),
+    sampled("inner softmax", lambda x: aten._softmax(x, 1, False), error=0.1),
+    sampled("safe softmax", lambda x: aten._safe_softmax(x, 1), error=0.1),
+    sampled("log_softmax", nn.LogSoftmax(1), error=0.15),
+    structural("log_softmax of one", lambda x: x[:, :1].log_softmax(1)),
+    sampled("inner log_softmax", lambda x: aten._log_softmax(x, 1, False), error=0.15),
+    sampled("logaddexp", lambda x: torch.logaddexp(x[:, :2], x[:, 2:]), error=0.01),
+    sampled("logaddexp with a constant", lambda x: torch.logaddexp(weights(6), x), error=0.01),
+    sampled("logsumexp", lambda x: x.logsumexp(2), error=0.1),
+    sampled("logsumexp of two dims", lambda x: x.logsumexp((1, 2), keepdim=True), error=0.15),
     structural("addmm, random bias", lambda x: torch.addmm(x[:, :2], x[:, 2:], weights(4, 2)), (6,)),
 ]
 
