@@ -74,9 +74,9 @@ def in_pairs(x: Gaussian, dim: int, pair: Callable[[Gaussian, Gaussian], Gaussia
     return x
 
 
-def dimensions(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
+def dimensions(x: Tensor, dim: int | Sequence[int] | None = (), *_: Any, **__: Any) -> list[int]:
     """The dimensions of a reduction, counted from the front; all if none are given."""
-    given = [dim] if isinstance(dim, int) else list(dim)
+    given = [dim] if isinstance(dim, int) else list(dim or ())
     return [d % x.dim() for d in given] or list(range(x.dim()))
 
 
