@@ -181,3 +181,17 @@ def test_propagate_keeps_what_it_is_given():
     result = propagate(model, X, X.abs(), rank="full")
     assert isinstance(result, Gaussian)
     torch.testing.assert_close(result.total_variance, X.abs())
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid()])
+@pytest.mark.parametrize("norm", [nn.LayerNorm(6), nn.GroupNorm(2, 6), nn.Identity()])
+def test_normalized_networks_end_in_probabilities(norm, last):
+    """In single precision; both ends of the integral have no noise, so the sum is that of the model."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), norm, nn.Tanh(), nn.Linear(6, 3), last).eval()
+    x = X.float()
+    exact = ExactShapley(model).attribute(x, target=1)
+    for method in (DASP(model, rank="full"), GradientDASP(model, rank="full")):
+        torch.testing.assert_close(method.attribute(x, target=1), exact, atol=0.06, rtol=0.2)
+    difference = (model(x) - model(torch.zeros_like(x)))[:, 1]
+    torch.testing.assert_close(GradientDASP(model).attribute(x, target=1).sum(1), difference, atol=0.011, rtol=0)

@@ -9,8 +9,9 @@ w_k = softmax of the others at their means, V their total variances and u = Var(
 
     log Σ exp x_k ≈ log Σ exp μ_k + ½(Σ w_k V_k − u) + Σ w_k (x_k − μ_k)
 
-which is the mean to second order and the noise to first. Means of a softmax are then divided by their sum, which is
-nearly 1. Beside first-order propagation, this has a fraction of the error in mean and variance for any noise.
+which is the mean to second order and the noise to first. For normal x this has a fraction of the error of first-order
+propagation. A softmax leaves the second-order term out and divides its moments by the sum of its means instead: that is
+less near for normal x, but nearer for the logits of attention, which are products, and far from normal.
 
 **log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b).
 """
@@ -26,6 +27,7 @@ from torch.nn import functional
 
 from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.rules.activations import integrated, integrated_moments
+from dasp.propagation.rules.arithmetic import div
 from dasp.propagation.rules.maximum import dimensions, in_pairs, same_shape
 from dasp.propagation.rules.registry import rule, same_entry, within
 
@@ -34,8 +36,8 @@ aten = torch.ops.aten
 _along = within(lambda x, dim, *_, **__: [dim], keepdim=lambda *_, **__: None)
 
 
-def log_odds(x: Gaussian, dim: int) -> Gaussian:
-    """log-odds of each entry along `dim` against all others; see the module's docstring.
+def log_odds(x: Gaussian, dim: int, *, curved: bool) -> Gaussian:
+    """Log-odds of each entry along `dim` against all others, with the second-order term if `curved`.
 
     What concerns all entries but one is a sum over all minus that one, except for the largest entry: there the others
     are summed by themselves, as the difference would cancel.
@@ -55,13 +57,14 @@ def log_odds(x: Gaussian, dim: int) -> Gaussian:
 
     own = nonnegative(others(x.variance, 2))
     columns = x.columns(lambda column: others(column, 1))
-    spread = own if columns is None else own + columns.square().sum(0)
     sums = torch.where(
         largest, below.logsumexp(dim, keepdim=True), mean.logsumexp(dim, keepdim=True) + torch.log1p(-share)
     )
-    curvature = nonnegative(others(x.total_variance, 1) - spread) / 2
+    if curved:
+        spread = own if columns is None else own + columns.square().sum(0)
+        sums = sums + nonnegative(others(x.total_variance, 1) - spread) / 2
     factors = None if columns is None or x.factors is None else x.factors - columns
-    return Gaussian(mean - sums - curvature, x.variance + own, factors)
+    return Gaussian(mean - sums, x.variance + own, factors)
 
 
 def _cast(x: Gaussian, dtype: torch.dtype | None) -> Gaussian:
@@ -76,8 +79,8 @@ def softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaussian
     x = _cast(x, dtype)
     if x.mean.shape[dim] == 1:
         return x.constant(torch.ones_like(x.mean))
-    result = integrated(log_odds(x, dim), torch.sigmoid)
-    return Gaussian(result.mean / result.mean.sum(dim, keepdim=True), result.variance, result.factors)
+    result = integrated(log_odds(x, dim, curved=False), torch.sigmoid)
+    return div(result, result.mean.sum(dim, keepdim=True))  # type: ignore[no-any-return]
 
 
 @rule(aten.log_softmax.int, tracker=_along)
@@ -86,7 +89,7 @@ def log_softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaus
     x = _cast(x, dtype)
     if x.mean.shape[dim] == 1:
         return x.constant(torch.zeros_like(x.mean))
-    return integrated(log_odds(x, dim), functional.logsigmoid)
+    return integrated(log_odds(x, dim, curved=True), functional.logsigmoid)
 
 
 @rule(aten._softmax.default, aten._safe_softmax.default, tracker=_along)
