@@ -40,8 +40,8 @@ class Toggled:
 
     @cached_property
     def difference(self) -> Tensor:
-        """on − off."""
-        return self.on - self.off
+        """on − off; 0 where they are the same, −∞ too, as a mask makes it."""
+        return torch.where(self.on == self.off, 0, self.on - self.off)
 
 
 def owners(players: Tensor, linear: Linear) -> Tensor | None:

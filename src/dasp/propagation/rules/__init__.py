@@ -9,6 +9,7 @@ from dasp.propagation.rules import (
     normalization,
     piecewise,
     resampling,
+    softmax,
     structural,
 )
 from dasp.propagation.rules.registry import RULES, rule, same_entry
@@ -25,5 +26,6 @@ __all__ = [
     "resampling",
     "rule",
     "same_entry",
+    "softmax",
     "structural",
 ]

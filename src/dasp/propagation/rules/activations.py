@@ -105,29 +105,35 @@ NODES, WEIGHTS = _quadrature()
 
 
 def integrated(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
-    """A smooth elementwise function, by quadrature over x = μ + σz; the slope is E[g(x)z]/σ (Stein).
+    """A smooth elementwise function, by `integrated_moments`."""
+    variance = x.total_variance
+    mean, slope, total = integrated_moments(x.mean, variance, function, with_slope=x.factors is not None)
+    if slope is None:
+        return Gaussian(mean, total)
+    return x.through(mean, slope, nonnegative(total - slope * slope * variance))
+
+
+def integrated_moments(
+    mean: Tensor, variance: Tensor, function: Callable[[Tensor], Tensor], *, with_slope: bool = True
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Mean, slope and variance of a smooth function, by quadrature over x = μ + σz; the slope is E[g(x)z]/σ (Stein).
 
     Moments are taken of g(x) − g(μ), so that zero variance gives g(μ) to the last bit. For σ² below the square root of
     the machine epsilon the nodes stay where they are and the moments shrink in proportion to σ²: the second-order
     Taylor expansion by finite differences, whose derivative in σ² is right at 0, where that of sqrt is not.
     """
-    variance = x.total_variance
     spread = variance.clamp(min=math.sqrt(torch.finfo(variance.dtype).eps))
     share, deviation = variance / spread, spread.sqrt()
-    value = function(x.mean)
+    value = function(mean)
     first, second, tilt = (torch.zeros_like(value) for _ in range(3))
     for node, weight in zip(NODES, WEIGHTS, strict=True):
-        change = function(x.mean + node * deviation) - value
+        change = function(mean + node * deviation) - value
         first = first + weight * change
         second = second + weight * change * change
-        if x.factors is not None:
+        if with_slope:
             tilt = tilt + weight * node * change
     total = share * nonnegative(second - first * first)
-    mean = value + share * first
-    if x.factors is None:
-        return Gaussian(mean, total)
-    slope = tilt / deviation
-    return x.through(mean, slope, nonnegative(total - slope * slope * variance))
+    return value + share * first, tilt / deviation if with_slope else None, total
 
 
 def elementwise(*ops: Any) -> None:

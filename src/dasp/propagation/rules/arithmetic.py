@@ -18,7 +18,8 @@ from torch import Tensor
 from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.rules.activations import integrated
 from dasp.propagation.rules.affine import raised
-from dasp.propagation.rules.registry import RULES, Rule, affine, rule, same_entry
+from dasp.propagation.rules.maximum import dimensions, in_pairs
+from dasp.propagation.rules.registry import RULES, Rule, affine, rule, same_entry, within
 from dasp.propagation.values import Linear, Toggled
 
 aten = torch.ops.aten
@@ -134,16 +135,20 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
         return square(x)
     if exponent >= 0 and float(exponent).is_integer():
         return integrated(x, lambda at: at**exponent)
-    variance = x.total_variance
-    log = _log_spread(x.mean, variance)
+    return x.through(*power_moments(x.mean, x.total_variance, exponent))
+
+
+def power_moments(mean: Tensor, variance: Tensor, exponent: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, slope and residual of a power of a positive value, taken as log-normal; see `power`."""
+    log = _log_spread(mean, variance)
 
     def expectation(p: float) -> Tensor:
-        return x.mean**p * torch.exp(log * (p * (p - 1) / 2))
+        return mean**p * torch.exp(log * (p * (p - 1) / 2))
 
-    mean, slope = expectation(exponent), exponent * expectation(exponent - 1)
-    total = mean**2 * torch.expm1(log * exponent**2)
+    first, slope = expectation(exponent), exponent * expectation(exponent - 1)
+    total = first**2 * torch.expm1(log * exponent**2)
     slope = slope.sign() * torch.minimum(slope.abs(), _ratio(total, variance).sqrt())
-    return x.through(mean, slope, nonnegative(total - slope**2 * variance))
+    return first, slope, nonnegative(total - slope**2 * variance)
 
 
 def _log_spread(mean: Tensor, variance: Tensor) -> Tensor:
@@ -182,6 +187,21 @@ def log(x: Gaussian) -> Gaussian:
     total = _log_spread(x.mean, variance)
     slope = torch.minimum(1 / x.mean, _ratio(total, variance).sqrt())
     return x.through(x.mean.log() - total / 2, slope, nonnegative(total - slope**2 * variance))
+
+
+@rule(aten.log1p.default, tracker=same_entry)
+def log1p(x: Gaussian) -> Gaussian:
+    """log(1 + x), see `log`."""
+    return log(add(x, 1.0))  # type: ignore[no-any-return]
+
+
+@rule(aten.prod.dim_int, tracker=within(dimensions, keepdim=lambda x, dim, keepdim=False, dtype=None: keepdim))
+def prod(x: Gaussian, dim: int, keepdim: bool = False, dtype: torch.dtype | None = None) -> Gaussian:
+    """Π x, in pairs."""
+    x = in_pairs(x, dim, product)
+    if keepdim:
+        return x
+    return Gaussian(x.mean.squeeze(dim), x.variance.squeeze(dim), x.columns(lambda column: column.squeeze(dim)))
 
 
 @rule(aten.where.self, tracker=same_entry, moves=True)

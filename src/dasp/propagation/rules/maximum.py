@@ -24,7 +24,7 @@ def _negative(x: Gaussian) -> Gaussian:
     return Gaussian(-x.mean, x.variance, None if x.factors is None else -x.factors)
 
 
-def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
+def same_shape(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
     """Make Gaussians of the same shape of both."""
     random = a if isinstance(a, Gaussian) else b
     assert isinstance(random, Gaussian)
@@ -36,13 +36,13 @@ def _pair(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussia
 @rule(aten.maximum.default, aten.max.other, tracker=same_entry)
 def maximum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """max(a, b), entry by entry."""
-    return a if a is b and isinstance(a, Gaussian) else maximum_moments(*_pair(a, b))
+    return a if a is b and isinstance(a, Gaussian) else maximum_moments(*same_shape(a, b))
 
 
 @rule(aten.minimum.default, aten.min.other, tracker=same_entry)
 def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """min(a, b) = −max(−a, −b)."""
-    left, right = _pair(a, b)
+    left, right = same_shape(a, b)
     return _negative(maximum(_negative(left), _negative(right)))
 
 
@@ -62,21 +62,21 @@ def _tree(values: list[Gaussian]) -> Gaussian:
     return values[0]
 
 
-def _along(x: Gaussian, dim: int) -> Gaussian:
-    """The maximum along a dimension, which stays with length 1; halves against halves."""
+def in_pairs(x: Gaussian, dim: int, pair: Callable[[Gaussian, Gaussian], Gaussian]) -> Gaussian:
+    """A function of two as one of all along a dimension, which stays with length 1; halves against halves."""
     while (length := x.mean.shape[dim]) > 1:
         half = length // 2
         first, second = _narrowed(x, dim, 0, half), _narrowed(x, dim, half, half)
         left = _narrowed(x, dim, 2 * half, length - 2 * half)
-        x = maximum_moments(first, second)
+        x = pair(first, second)
         if length % 2:
             x = cat([x, left], dim)
     return x
 
 
-def dimensions(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> list[int]:
+def dimensions(x: Tensor, dim: int | Sequence[int] | None = (), *_: Any, **__: Any) -> list[int]:
     """The dimensions of a reduction, counted from the front; all if none are given."""
-    given = [dim] if isinstance(dim, int) else list(dim)
+    given = [dim] if isinstance(dim, int) else list(dim or ())
     return [d % x.dim() for d in given] or list(range(x.dim()))
 
 
@@ -88,7 +88,7 @@ def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     """max over dimensions."""
     dims = dimensions(x.mean, dim)
     for d in dims:
-        x = _along(x, d)
+        x = in_pairs(x, d, maximum_moments)
     return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
 
 
@@ -181,5 +181,6 @@ def adaptive_max_pool(x: Gaussian, sizes: Any) -> tuple[Gaussian]:
     for d, outputs in enumerate(wanted):
         dim = x.mean.dim() - len(wanted) + d
         windows = adaptive_windows(x.mean.shape[dim], outputs)
-        x = cat([_along(_narrowed(x, dim, start, end - start), dim) for start, end in windows], dim)
+        parts = [_narrowed(x, dim, start, end - start) for start, end in windows]
+        x = cat([in_pairs(part, dim, maximum_moments) for part in parts], dim)
     return (x,)
