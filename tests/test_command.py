@@ -52,14 +52,15 @@ def interrupted(tmp_path, before=""):
     """What becomes of the command when it is interrupted while it imports torch, here a module that takes a minute."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    command = [sys.executable, "-c", f"{before}\nimport dasp_command\ndasp_command.main()", "explain"]
+    start = before or "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{start}\nimport dasp_command\ndasp_command.main()", "explain"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
     ) as process:
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
         try:
-            return process.wait(5 if not before else 0.5), process.stderr.read()
+            return process.wait(60 if not before else 0.5), process.stderr.read()
         except subprocess.TimeoutExpired:
             process.kill()
             return None, ""

@@ -122,9 +122,11 @@ def test_interrupted_and_resumed_with_names_and_rows_that_are_left_out(folder, t
         if len(committed) == 12:
             os.kill(os.getpid(), signal.SIGINT)  # of the job alone
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell starts this behind
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "commit", stop)
         result = dasp(*arguments, "resumed.parquet", *there)
+    signal.signal(signal.SIGINT, before)
     assert result.code == 130
     assert result.err == "dasp: interrupted; run the same command again to go on where it stopped\n"
     result = dasp(*arguments, "resumed.parquet", *there)
