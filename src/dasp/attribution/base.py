@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from dasp.games.request import Request
 from dasp.games.target import Selection
 from dasp.propagation.graphs import KeptGraphs, Outputs
 from dasp.propagation.lifting import Frontier, Lifted
+from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import checked_model
 
 __all__ = ["Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
@@ -54,6 +55,10 @@ class PropagatedAttribution(PlayerMethod):
 
     _pool_first = True  # whether the graph may rectify after pooling
 
+    def _whole(self) -> Collection[Any]:
+        """The operations that stay whole in the graph."""
+        return RULES
+
     def __init__(self, model: nn.Module | ExportedProgram) -> None:
         self.model = checked_model(model)
         super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
@@ -79,7 +84,7 @@ class PropagatedAttribution(PlayerMethod):
         return [
             KeptGraphs.of(self.model).traced(
                 self.model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
-                pool_first=self._pool_first,
+                keep=self._whole(), pool_first=self._pool_first,
             ) for rows, game, select in request.parts()
         ]  # fmt: skip
 

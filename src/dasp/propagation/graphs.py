@@ -8,7 +8,7 @@ at every call, and if they differ by more than rounding the model is traced agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from functools import reduce
 from threading import Lock
@@ -93,11 +93,18 @@ class KeptGraphs:
             return _KEPT.setdefault(model, KeptGraphs())
 
     def traced(
-        self, model: Model, example: tuple[Any, ...], outputs: Outputs | None = None, *, pool_first: bool = True
+        self,
+        model: Model,
+        example: tuple[Any, ...],
+        outputs: Outputs | None = None,
+        *,
+        keep: Collection[Any] = RULES,
+        pool_first: bool = True,
     ) -> fx.GraphModule:
-        """The graph of a model for inputs like those of the example, which gives the model's outputs."""
+        """The graph of a model for inputs like those of the example, which gives the model's outputs; `keep` and
+        `pool_first` as in `trace`."""
         for _ in range(2):
-            graph = self._current(model, example, pool_first)
+            graph = self._current(model, example, keep, pool_first)
             if outputs is None or outputs.agree(graph):
                 return graph
             with alone():
@@ -130,17 +137,20 @@ class KeptGraphs:
                     self._lifted = _with(self._lifted, key, lifted)
         return lifted
 
-    def _current(self, model: Model, example: tuple[Any, ...], pool_first: bool) -> fx.GraphModule:
+    def _current(
+        self, model: Model, example: tuple[Any, ...], keep: Collection[Any], pool_first: bool
+    ) -> fx.GraphModule:
         """The graph for what the model is set to now."""
         with evaluating():
             settings = _settings(model)
-        inputs = (_shapes(example), _autocast(example), tuple(map(id, RULES.values())), pool_first)
+        whole = frozenset(keep), tuple(map(id, RULES.values()))
+        inputs = (_shapes(example), _autocast(example), whole, pool_first)
         graph = self._traced.get(self._key(settings, inputs))
         if graph is None:
             with alone():
                 graph = self._traced.get(self._key(settings, inputs))
                 if graph is None:
-                    graph = trace(model, example, RULES, pool_first=pool_first)
+                    graph = trace(model, example, keep, pool_first=pool_first)
                     graph = self._learned(settings, inputs, graph)
                     self._traced = _with(self._traced, self._key(settings, inputs), graph)
         return graph

@@ -8,6 +8,7 @@ its entries; together they are f(x) − f(baseline). `dasp.attribution.deeplift`
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, get_args
 
 import torch
@@ -16,6 +17,7 @@ from torch.export import ExportedProgram
 
 from dasp.attribution.base import Estimate, PropagatedAttribution
 from dasp.attribution.deeplift.difference import Difference, Nonlinear
+from dasp.attribution.deeplift.rules import whole_operations
 from dasp.attribution.deeplift.walk import walk
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
@@ -53,6 +55,9 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         if rule not in get_args(Nonlinear):
             raise ValueError(f"rule must be one of {', '.join(get_args(Nonlinear))}, not {rule}")
         self.rule = rule
+
+    def _whole(self) -> Collection[Any]:
+        return whole_operations()
 
     def attribute(
         self,

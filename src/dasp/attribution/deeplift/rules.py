@@ -20,10 +20,10 @@ from torch.utils import _pytree
 from dasp.attribution.deeplift.difference import Difference, Nonlinear, rescale, revealcancel, weighted
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.activations import channels
-from dasp.propagation.rules.registry import RULES, same_entry
+from dasp.propagation.rules.registry import RULES, Rule, same_entry
 from dasp.propagation.values import Linear
 
-__all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "moving", "own"]
+__all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "moving", "own", "whole_operations"]
 
 aten = torch.ops.aten
 
@@ -58,7 +58,7 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
     if op in DIFFERENCE_RULES:
         return DIFFERENCE_RULES[op]
     rule = RULES.get(op)
-    if rule is None or rule.gaussian is None:
+    if rule is None or not _serves(rule):
         return None
     if rule.moves:
         return moving(op)
@@ -67,11 +67,20 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
         return None
     if rule.linear is not None:
         return _affine(op, rule.linear) if isinstance(rule.linear(*args, **kwargs)[0], Difference) else None
-    if rule.tracker not in (same_entry, channels):
-        return None
     dense = values[0].reference.dim() <= 2
     reveals = op not in _RESCALED and (nonlinear == "revealcancel" or (nonlinear == "mixed" and dense))
     return _elementwise(op, values[0], revealcancel if reveals else rescale)
+
+
+def whole_operations() -> set[Any]:
+    """The operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
+    return {op for op, rule in RULES.items() if op in DIFFERENCE_RULES or _serves(rule)}
+
+
+def _serves(rule: Rule) -> bool:
+    """Whether an op's rule for Gaussians tells what it does to differences."""
+    told = rule.moves or rule.linear is not None or rule.tracker in (same_entry, channels)
+    return rule.gaussian is not None and told
 
 
 def at_reference(op: Any, args: Any, kwargs: Any) -> Any:
