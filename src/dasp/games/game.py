@@ -14,10 +14,14 @@ from torch import Tensor
 from dasp.propagation.turns import evaluating
 from dasp.propagation.values import NOBODY, Toggled
 
-__all__ = ["Game"]
+__all__ = ["Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
 _FINE = 3  # entries of a player, at most: a pixel's colours
+
+
+class SeveralOutputs(TypeError):
+    """The model returned something else than a tensor."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Game:
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
-            raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
+            raise SeveralOutputs(f"the model must return one tensor to explain, not a {type(output).__name__}: give output=")
         if output.is_complex():
             raise TypeError(
                 f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "

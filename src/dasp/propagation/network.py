@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from dasp.propagation.coalitions import Rank, column_count, sketch
 from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.forward import one_tensor
 from dasp.propagation.graphs import KeptGraphs, Model, Outputs
 from dasp.propagation.tracing import checked_model
 from dasp.propagation.turns import evaluating
@@ -69,8 +69,7 @@ def _outputs(model: nn.Module, mean: Tensor) -> Outputs:
     two = mean[[0, -1]]
 
     def of(function: Callable[..., Any]) -> Tensor:
-        output: Tensor = _pytree.tree_leaves(function(two))[0]
-        return output
+        return one_tensor(function(two))
 
     with torch.no_grad(), evaluating():
         return Outputs(of, of(model))

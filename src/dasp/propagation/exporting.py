@@ -1,0 +1,120 @@
+"""From a model to an `ExportedProgram`: what calls `torch.export`, and what is the matter when that fails."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from dasp.errors import BadInput, UntraceableModel
+from dasp.propagation import forward as calling
+from dasp.propagation.forward import Forward, unwrapped
+
+__all__ = ["check_dynamic_batch", "exported", "is_own", "quietly", "rows_are_fixed"]
+
+_OTHERS = (str(Path(torch.__file__).parent), str(calling.__file__))  # whose code is not the user's
+
+
+def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
+    """The model as a program for any number of rows. Its arguments are like those of the `example`, of which tensors
+    with as many rows as the first are taken as batched."""
+    forward = model if isinstance(model, Forward) else Forward(unwrapped(model))
+    name = type(_innermost(forward)).__name__
+    rows = next(len(x) for x in example if isinstance(x, Tensor))
+    batched = [isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows for x in example]
+    # A batch of one would be taken for a constant, so two rows are traced.
+    pair = tuple(torch.cat([x[:1], x[:1]]) if own else x for x, own in zip(example, batched, strict=True))
+    shapes = (tuple({0: Dim.AUTO} if own else None for own in batched),)
+    try:
+        with torch.no_grad(), quietly():
+            program = torch.export.export(forward, pair, dynamic_shapes=shapes)
+    except BadInput:
+        raise
+    except Exception as error:
+        reason, where = _reason(error)
+        raise UntraceableModel(
+            f"{name} cannot be exported to a graph by torch.export: {reason}",
+            "If its control flow depends on the data, write it without such branches (torch.where). BayesianShapley "
+            "only evaluates the model and needs no graph.",
+            where,
+        ) from error
+    if (fixed := _fixed_rows(program)) is None:
+        return program
+    try:  # by reading the code, which takes longer, but lets len(x) stay a variable
+        with torch.no_grad(), quietly():
+            program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
+    except Exception:  # noqa: BLE001 (whatever it is, the first attempt tells what to do)
+        program = None
+    if program is None or _fixed_rows(program) is not None:
+        raise UntraceableModel(
+            f"{name} becomes a graph for exactly {fixed} row(s): its forward turns the number of rows into a constant, "
+            "as a loop over rows does",
+            "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph.",
+        )
+    return program
+
+
+def _innermost(model: nn.Module) -> nn.Module:
+    return _innermost(unwrapped(model.model)) if isinstance(model, Forward) else model
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the warnings, log lines and graphs that torch writes about its own work: what matters is raised."""
+    names = ["torch", *(name for name in logging.root.manager.loggerDict if name.startswith("torch."))]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in levels:
+            logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for logger, level in levels.items():
+                logger.setLevel(level)
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """The first line of an export error, and the user's own line of code if it names one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("File ") and is_own(line)]
+    return lines[0] if lines else type(error).__name__, own[-1] if own else ""
+
+
+def is_own(file: str) -> bool:
+    """Whether a file, or a line that names it, is the user's own: not torch's, nor what stands around the model."""
+    return not any(other in file for other in _OTHERS)
+
+
+def check_dynamic_batch(program: ExportedProgram) -> None:
+    """Refuse a program that takes only one number of rows."""
+    if (fixed := _fixed_rows(program)) is not None:
+        raise ValueError(rows_are_fixed(fixed))
+
+
+def rows_are_fixed(rows: int) -> str:
+    """What to do about a program that takes only one number of rows."""
+    return (
+        f"the program is for exactly {rows} row(s): export it with a dynamic batch, torch.export.export(model, "
+        "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
+        "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
+    )
+
+
+def _fixed_rows(program: ExportedProgram) -> int | None:
+    """The only number of rows that a program takes; None if it takes any."""
+    names = program.graph_signature.user_inputs
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    if first is None:
+        return None
+    rows = first.shape[0]
+    return int(rows) if isinstance(rows, int) or rows.node.expr.is_number else None
