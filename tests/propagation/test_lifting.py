@@ -173,8 +173,8 @@ def test_second_derivatives_are_refused():
         torch.autograd.grad(rectified_moments(mean, torch.ones(3))[0].sum(), mean, create_graph=True)
 
 
-def test_rows_as_a_constant_are_refused():
-    model = Net(lambda m, x: m.last(torch.relu(m.first(x.reshape(int(x.shape[0]), 4)))))
+def test_a_loop_over_rows_is_refused():
+    model = Net(lambda m, x: m.last(torch.relu(torch.stack([m.first(row) for row in x]))))
     with pytest.raises(UntraceableModel, match=r"exactly 2 row\(s\)"):
         DASP(model).attribute(X, target=0)
 

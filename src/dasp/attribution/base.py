@@ -48,6 +48,8 @@ class PlayerMethod(Attribution):  # type: ignore[misc]
     be a background. `attribute` is Captum's; it understands its arguments and leaves the rest to `explain`. Of a model
     that returns several things, `output` is the name or index of the tensor to explain."""
 
+    forward_func: Callable[..., Any]
+
     def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
 

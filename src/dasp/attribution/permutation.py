@@ -40,9 +40,7 @@ class PermutationShapley(PlayerMethod):
     tensor([[3., 3.]])
     """
 
-    def __init__(
-        self, forward_func: Callable[..., Any], *, antithetic: bool = True, output: Output = None
-    ) -> None:
+    def __init__(self, forward_func: Callable[..., Any], *, antithetic: bool = True, output: Output = None) -> None:
         super().__init__(forward_func, output)
         self.antithetic = antithetic
 

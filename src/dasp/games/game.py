@@ -172,7 +172,9 @@ class Game:
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
-            raise SeveralOutputs(f"the model must return one tensor to explain, not a {type(output).__name__}: give output=")
+            raise SeveralOutputs(
+                f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
+            )
         if output.is_complex():
             raise TypeError(
                 f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "

@@ -6,7 +6,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dasp.propagation.forward import Forward, unwrapped
 
 __all__ = ["check_dynamic_batch", "exported", "is_own", "quietly", "rows_are_fixed"]
 
-_OTHERS = (str(Path(torch.__file__).parent), str(calling.__file__))  # whose code is not the user's
+_OTHERS = ("site-packages/torch/", Path(torch.__file__).parent.as_posix(), Path(calling.__file__).as_posix())
 
 
 def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
@@ -48,18 +48,15 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
         ) from error
     if (fixed := _fixed_rows(program)) is None:
         return program
-    try:  # by reading the code, which takes longer, but lets len(x) stay a variable
-        with torch.no_grad(), quietly():
-            program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
-    except Exception:  # noqa: BLE001 (whatever it is, the first attempt tells what to do)
-        program = None
-    if program is None or _fixed_rows(program) is not None:
-        raise UntraceableModel(
-            f"{name} becomes a graph for exactly {fixed} row(s): its forward turns the number of rows into a constant, "
-            "as a loop over rows does",
-            "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph.",
-        )
-    return program
+    with suppress(Exception), torch.no_grad(), quietly():  # by reading the code, which lets len(x) stay a variable
+        program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
+    if _fixed_rows(program) is None:
+        return program
+    raise UntraceableModel(
+        f"{name} becomes a graph for exactly {fixed} row(s): its forward turns the number of rows into a constant, as "
+        "a loop over rows does",
+        "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph.",
+    )
 
 
 def _innermost(model: nn.Module) -> nn.Module:
@@ -86,12 +83,13 @@ def _reason(error: Exception) -> tuple[str, str]:
     """The first line of an export error, and the user's own line of code if it names one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("File ") and is_own(line)]
-    return lines[0] if lines else type(error).__name__, own[-1] if own else ""
+    said = lines[0] if lines else type(error).__name__
+    return "what it does depends on the data" if "data-dependent" in said else said, own[-1] if own else ""
 
 
 def is_own(file: str) -> bool:
     """Whether a file, or a line that names it, is the user's own: not torch's, nor what stands around the model."""
-    return not any(other in file for other in _OTHERS)
+    return not any(other in file.replace("\\", "/") for other in _OTHERS)
 
 
 def check_dynamic_batch(program: ExportedProgram) -> None:

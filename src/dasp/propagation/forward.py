@@ -83,8 +83,9 @@ def forward_of(model: Callable[..., Any], output: Output = None, names: Names = 
 
 def like(function: Callable[..., Any], model: Callable[..., Any]) -> Callable[..., Any]:
     """Another model with the arguments of `function`. Which of its results is meant is its own affair."""
-    called = isinstance(function, _Called) and function is not model and function.output is None
-    return forward_of(model, names=function.names) if called else model
+    if not isinstance(function, _Called) or function is model or function.output is not None:
+        return model
+    return forward_of(model, names=function.names)
 
 
 def unwrapped(model: Any) -> Any:
@@ -131,8 +132,8 @@ def _parts(result: Any) -> dict[Any, Any]:
     """The parts of a result by their names or indices."""
     if isinstance(result, Mapping):
         return dict(result)
-    if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return result._asdict()
+    if isinstance(result, tuple) and (names := getattr(result, "_fields", None)):
+        return dict(zip(names, result, strict=True))
     if isinstance(result, (tuple, list)):
         return dict(enumerate(result))
     if is_dataclass(result) and not isinstance(result, type):
@@ -160,4 +161,3 @@ def _listed(result: Any) -> str:
         return f"it returns a {type(result).__name__} without tensors in it"
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return f"it returns {', '.join(found[:_MOST_LISTED])}{more}; give one of them as output="
-

@@ -24,6 +24,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
+from dasp.propagation.exporting import is_own
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
@@ -276,5 +277,5 @@ def _cut(
 def operation(node: fx.Node) -> Operation:
     """The operation of a node, with the user's own line."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
+    own = [frame for frame in frames if is_own(frame[0])] or frames
     return Operation(str(node.target), "{}, line {}: {}".format(*own[-1]) if own else "")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.export import ExportedProgram
 
 from dasp.errors import BadInput
