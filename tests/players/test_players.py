@@ -10,7 +10,7 @@ from skimage import data
 
 from dasp import ExactShapley
 from dasp.errors import BadInput
-from dasp.players import blocks, channels, prefixes, superpixels, windows, without
+from dasp.players import blocks, channels, named, prefixes, superpixels, windows, without
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,35 @@ def test_masks_are_what_estimators_take():
 def test_columns_that_begin_alike():
     mask, names = prefixes(["a_x", "n", "a_b_x", "a_y", "a_b_y"], ["a", "a_b"])
     assert (mask.tolist(), names) == ([0, 1, 2, 0, 2], ["a", "n", "a_b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("block:2", blocks((3, 8, 10), 2)),
+        ("block:2x5", blocks((3, 8, 10), (2, 5))),
+        (" Block:4,channel ", blocks((3, 8, 10), 4, by_channel=True)),
+        ("window:3", windows((3, 8, 10), 3)),
+        ("window:3,channel,dim=1", windows((3, 8, 10), 3, time=1, by_channel=True)),
+        ("channel", channels((3, 8, 10))),
+        ("channel,dim=-1", channels((3, 8, 10), dim=-1)),
+    ],
+)  # fmt: skip
+def test_players_by_name(text, mask):
+    assert torch.equal(named(text)(torch.zeros(5, 3, 8, 10)), mask[None])
+
+
+def test_every_image_has_superpixels_of_its_own():
+    images = torch.rand(2, 3, 12, 12)
+    assert torch.equal(named("superpixel:6")(images), superpixels(images, 6))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "block", "block:0", "block:2,dim=1", "window:2x2", "channel:2", "pixel", "block:-2"]
+)
+def test_names_of_no_players_are_refused(text):
+    with pytest.raises(BadInput):
+        named(text)(torch.zeros(5, 3, 8, 10))
 
 
 @pytest.mark.parametrize(
