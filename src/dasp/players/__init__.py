@@ -6,8 +6,8 @@
     without                   images of which nothing is left: a colour, their mean, a blur
     named                     players by a short text, like "superpixel:60"
 
-The first three lines give a `feature_mask`: integers that broadcast to a row, where entries with the same number are one
-player. Every estimator takes one, and so does `dasp.Explainer`.
+The first three lines give a `feature_mask`: integers that broadcast to a row, where entries with the same number are
+one player. Every estimator takes one, and so does `dasp.Explainer`.
 """
 
 from dasp.players.columns import prefixes
