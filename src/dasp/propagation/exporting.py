@@ -16,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from dasp.errors import BadInput, UntraceableModel
 from dasp.propagation import forward as calling
-from dasp.propagation.forward import Forward, unwrapped
+from dasp.propagation.forward import Forward, innermost, unwrapped
 
 __all__ = ["check_dynamic_batch", "exported", "is_own", "quietly", "rows_are_fixed"]
 
@@ -27,7 +27,7 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     """The model as a program for any number of rows. Its arguments are like those of the `example`, of which tensors
     with as many rows as the first are taken as batched."""
     forward = model if isinstance(model, Forward) else Forward(unwrapped(model))
-    name = type(_innermost(forward)).__name__
+    name = type(innermost(forward)).__name__
     rows = next(len(x) for x in example if isinstance(x, Tensor))
     batched = [isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows for x in example]
     # A batch of one would be taken for a constant, so two rows are traced.
@@ -57,10 +57,6 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
         "a loop over rows does",
         "Write it without, or use BayesianShapley, which only evaluates the model and needs no graph.",
     )
-
-
-def _innermost(model: nn.Module) -> nn.Module:
-    return _innermost(unwrapped(model.model)) if isinstance(model, Forward) else model
 
 
 @contextmanager

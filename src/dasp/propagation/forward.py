@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["Forward", "Names", "Output", "forward_of", "like", "one_tensor", "unwrapped"]
+__all__ = ["Forward", "Names", "Output", "forward_of", "innermost", "like", "one_tensor", "unwrapped"]
 
 Output = None | str | int | tuple[str | int, ...]
 """Which of a model's results: its name or index, or several of them on the way to a nested one; None: the only one."""
@@ -95,6 +95,12 @@ def unwrapped(model: Any) -> Any:
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrapped(model.module)
     return model
+
+
+def innermost(model: Any) -> Any:
+    """The user's own model, of whatever was made of it here or by torch."""
+    inside = unwrapped(model.model if isinstance(model, _Called) else model)
+    return model if inside is model else innermost(inside)
 
 
 def one_tensor(result: Any, output: Output = None) -> Tensor:
