@@ -23,7 +23,7 @@ _END_OF_SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」�
 
 
 def starts_of(text: str, division: Division) -> list[int]:
-    """Where the pieces of a text begin, the first at 0; a text without any has none.
+    """Where the pieces of a text begin, the first at 0; an empty text is one piece.
 
     >>> starts_of(" To be,  or not", "word"), starts_of('Yes. "No!" 3.5 is more.', "sentence")
     ([0, 4, 9, 12], [0, 5, 11])
@@ -36,7 +36,7 @@ def starts_of(text: str, division: Division) -> list[int]:
     else:
         assert callable(division)
         starts = _found(text, division(text))
-    return [0, *starts[1:]] if text else []
+    return [0, *starts[1:]]
 
 
 def divided(text: str, starts: Sequence[int]) -> list[str]:

@@ -133,13 +133,13 @@ def _starts_of_tokens(text: str, spans: list[tuple[int, int]]) -> list[int]:
             starts.append(first)
         end = max(end, last)
     if not starts or text[: starts[0]].strip():  # which was cut off
-        return [0, *starts] if text else []
+        return [0, *starts]
     return [0, *starts[1:]]
 
 
 def _seen(starts: list[int], spans: list[tuple[int, int]], text: str) -> list[int]:
     """Starts without those of pieces that are inside of a token of the piece before."""
-    owners = {_piece(starts, span, text) for span in spans} if starts else set()
+    owners = {_piece(starts, span, text) for span in spans}
     covered = [max((last for first, last in spans if first < start), default=0) for start in starts]
     return [start for i, start in enumerate(starts) if i == 0 or i in owners or covered[i] <= start]
 
