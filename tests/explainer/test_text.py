@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from captum.attr import LLMAttribution, ShapleyValues, TextTemplateInput
 from small_language import bert_tokenizer, classifier, gpt_tokenizer, language_model
 from torch import nn
 
@@ -245,10 +246,11 @@ def test_rows_do_not_depend_on_the_batch(absent, kind, bert):
             np.testing.assert_allclose(one, two, atol=1e-5)
 
 
-def test_types_of_tokens_are_kept(bert):
+@pytest.mark.parametrize("absent", ["drop", "a dog"])
+def test_types_of_tokens_are_kept(absent, bert):
     model, tokenizer = bert
     pair = ("the quick fox", "a good dog")
-    explanation = TextExplainer(model, tokenizer, absent="drop")([pair])[0]
+    explanation = TextExplainer(model, tokenizer, absent=absent)([pair])[0]
     assert list(explanation.data) == ["the ", "quick ", "fox", "\n", "a ", "good ", "dog"]
     assert not explanation.values[3].any()
 
@@ -256,7 +258,8 @@ def test_types_of_tokens_are_kept(bert):
     def worth(present):
         ids, types = [tokenizer.cls_token_id], [0]
         for i, (text, own) in enumerate(zip(pair, (present[:3], present[3:]), strict=True)):
-            left = " ".join(word for word, there in zip(text.split(), own, strict=True) if there)
+            instead = "" if absent == "drop" else absent
+            left = " ".join(word if there else instead for word, there in zip(text.split(), own, strict=True))
             new = [*tokenizer(left, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
             ids, types = ids + new, types + [i] * len(new)
         return model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])).logits[0]
@@ -400,6 +403,16 @@ def test_continuations(absent, gpt):
     assert list(whole.data) == segments
     assert "".join(each.output_names) == continuation
     assert whole.output_names == continuation
+
+
+def test_continuations_are_what_captum_gives(gpt):
+    model, tokenizer = gpt
+    segments, continuation = ["the quick", " brown fox", " does not", " ever"], " jump over"
+    given = TextTemplateInput("{}{}{}{}", values=segments, baselines=["…"] * 4)
+    captum = LLMAttribution(ShapleyValues(model), tokenizer).attribute(given, continuation, use_cached_outputs=False)
+    explainer = TextExplainer(model, tokenizer, absent="…")
+    close(explainer.continuation(segments, continuation), captum.seq_attr)
+    close(explainer.continuation(segments, continuation, per_token=True), captum.token_attr.T)
 
 
 def test_continuations_by_word_and_by_sentence(gpt):
