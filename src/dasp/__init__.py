@@ -11,7 +11,7 @@ from dasp.attribution.permutation import PermutationShapley
 from dasp.errors import UnsupportedOperation, UntraceableModel
 from dasp.evaluation import axioms, completeness_gap, rmse, spearman
 from dasp.evaluation.audit import audit
-from dasp.explainer import Explainer
+from dasp.explainer import Explainer, TextExplainer
 from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "GradientShapley",
     "PermutationShapley",
     "ProbabilisticNetwork",
+    "TextExplainer",
     "UnsupportedOperation",
     "UntraceableModel",
     "audit",
