@@ -20,7 +20,7 @@ def one_by_one(inputs: Any) -> dict[Any, Any]:
     tuple of numbers or names is one row."""
     if isinstance(inputs, Mapping):
         return dict(inputs)
-    several = isinstance(inputs, tuple) and not any(isinstance(x, (int, float, str)) for x in inputs)
+    several = isinstance(inputs, tuple) and not all(isinstance(x, (int, float, str)) for x in inputs)
     return dict(enumerate(inputs)) if several else {None: inputs}
 
 

@@ -63,7 +63,7 @@ class Arguments:
         >>> Arguments.given(torch.ones(2, 3), torch.zeros(5, 3)).background
         True
         """
-        background = _is_background(_in_order(inputs, inputs), _in_order(inputs, baselines))
+        background = _is_background(_in_order(inputs, inputs), _in_order(inputs, baselines, "baselines"))
         return Arguments(inputs, baselines, target, additional_forward_args, feature_mask, background)
 
     @property
