@@ -53,9 +53,12 @@ def interrupted(tmp_path, before=""):
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     start = before or "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{start}\nimport dasp_command\ndasp_command.main()", "explain"]
+    np.save(tmp_path / "rows.npy", rows())
+    command = [sys.executable, "-c", f"{start}\nimport dasp_command\ndasp_command.main()"]
+    arguments = ["explain", "small:build", "rows.npy", "-o", "out.parquet"]
+    environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
     ) as process:
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)

@@ -295,9 +295,10 @@ def test_ray_is_missing(folder, before, monkeypatch):
     _nothing_left(folder, before)
 
 
-# Python is started once; then every command has a process of its own, forked where nothing but these are imported.
+# Python is started once; then every command has a process of its own, forked where all is imported.
 FORKING = """
 import os, sys
+import dasp.jobs.run
 from dasp.cli import main
 
 def forked(*arguments):
@@ -327,7 +328,6 @@ def test_as_processes(folder, before):
 
 FULL = """
 import resource
-import dasp.jobs.run
 
 for size in sys.argv[1:]:
     os.chdir(size)

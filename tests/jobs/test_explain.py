@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,14 +262,6 @@ def test_log(here):
     ]
     assert lines[3].startswith("out.parquet: 50 rows; 50 in ")
     assert lines[4:] == []
-
-
-def test_import_is_light():
-    """What belongs to an extra is imported when it is needed."""
-    extras = ["typer", "pyarrow", "ray", "rich", "pandas", "shap", "shapiq", "sklearn", "keras"]
-    code = f"import sys, dasp; print([name for name in {extras} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert result.stdout == "[]\n"
 
 
 def test_the_commands_of_the_readme_run(here):

@@ -284,7 +284,7 @@ def test_columns_are_taken_by_their_names(tmp_path, monkeypatch, before):
     mixed.drop(columns="c").to_csv("fewer.csv", index=False)
     mixed.assign(f=1).to_csv("more.csv", index=False)
     for file, message in (("fewer.csv", "fitted with the column 'c', which"), ("more.csv", "without the column 'f':")):
-        result = dasp(*command, file, "--overwrite")
+        result = dasp("explain", "model.joblib", file, "--trust", "-o", "out.parquet", "--overwrite")
         assert (result.code, result.err.count("\n")) == (2, 1)
         assert message in result.err
 

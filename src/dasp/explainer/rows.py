@@ -94,9 +94,11 @@ def _array(given: Any, what: str) -> np.ndarray:
 
 
 def input_dtype(model: Any) -> torch.dtype:
-    """The dtype of a model's weights; torch's default for a function."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
+    default."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
+    known = (getattr(x, "dtype", None) for x in weights)
+    return next((dtype for dtype in known if dtype is not None and dtype.is_floating_point), torch.get_default_dtype())
 
 
 def device_of(model: Any) -> torch.device | None:

@@ -16,7 +16,6 @@ from dasp.errors import BadInput
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import parts_of
 from dasp.jobs.reading.files import is_folder
-from dasp.jobs.reading.images import image_files
 
 __all__ = ["check_apart", "checksum", "contents"]
 
@@ -63,7 +62,11 @@ def _named(options: Options) -> dict[str, Path]:
 def _files(name: str, path: Path) -> list[Path]:
     """A file, or the images in a folder."""
     try:
-        return image_files(path) if is_folder(path) else [path]
+        if not is_folder(path):
+            return [path]
+        from dasp.jobs.reading.images import image_files  # noqa: PLC0415 (Pillow is for images only)
+
+        return image_files(path)
     except BadInput as error:
         raise BadInput(f"{name}: {error}") from error
 

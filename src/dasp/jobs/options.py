@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import torch
-
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.files import is_utf8
 
@@ -133,8 +131,6 @@ class Options:
             raise BadInput(f"--output is {self.output}; a name that ends in .parquet is needed")
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
-        if self.device is not None:
-            _check_device(self.device)
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
@@ -206,10 +202,3 @@ def _check_path(option: str, path: Path) -> None:
         path.exists()
     except OSError as error:
         raise BadInput(f"{option} is {line_of(path)}: {line_of(error)}") from error
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
-    except Exception as error:
-        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error

@@ -22,10 +22,10 @@ from dasp.jobs import groups
 from dasp.jobs.identity import PARAMETERS, fingerprint
 from dasp.jobs.inputs import check_apart, contents
 from dasp.jobs.models import load_model
+from dasp.jobs.opened import Opened, open_files
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
-from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
-from dasp.jobs.reading.tables import Table
+from dasp.jobs.reading.chunks import Reader, Survey, survey
 from dasp.jobs.worker import Task, Worker, outputs_of
 
 __all__ = ["CHOSEN", "Plan", "Say", "plan"]
@@ -52,16 +52,14 @@ class Plan:
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
     """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
     threads and its method, is chosen again."""
+    opened = open_files(options)
+    if options.device is not None:
+        _check_device(options.device)
     model = load_model(options.model, weights=options.weights, trust=options.trust)
     dtype = _dtype(model, options)
-    target = _target(options.target)
-    label = target if isinstance(target, str) and target != PREDICTED else None
-    source = open_data(
-        options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
-    )
-    if isinstance(source, Table) and isinstance(model, MultilayerPerceptron):
-        source = replace(source, names=model.in_order(source.names))
-    mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
+    if isinstance(model, MultilayerPerceptron):
+        opened = opened.in_order(model.in_order)
+    source = opened.source
     check_apart(options, model)
     read = contents(options, model)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
@@ -74,7 +72,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
-        target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
+        target=_chosen(opened, outputs, seen, say), names=opened.names, mask=opened.mask, absent=absent,
         skip=options.on_bad_row == "skip",
         threads=options.threads or earlier.get("--threads")
         or (1 if options.engine == "ray" else torch.get_num_threads()),
@@ -106,19 +104,11 @@ def _dtype(model: nn.Module, options: Options) -> str:
     return dtype
 
 
-def _list(text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",")] if text else None
-
-
-def _target(text: str | None) -> int | str | None:
-    """The index of an output, "predicted", the name of a column, or None if --target was not given."""
+def _check_device(device: str) -> None:
     try:
-        number = None if text is None else int(text)
-    except ValueError:
-        return text
-    if number is not None and number < 0:
-        raise BadInput(f"--target is {number}; outputs are counted from 0")
-    return number
+        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
+    except Exception as error:
+        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
 
 
 def _description(data: Path, shape: tuple[int, ...], seen: Survey) -> str:
@@ -146,8 +136,9 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
     return outputs.shape[1]
 
 
-def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Survey, say: Say) -> int | str | None:
+def _chosen(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
     """The target for the workers; None: each row has its own, or there is only one output."""
+    target, label = opened.target, opened.label
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
     if largest >= outputs:
         where = f"column {label!r} has {largest}" if label else f"--target is {largest}"

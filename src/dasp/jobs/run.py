@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from dasp.errors import BadInput
 from dasp.jobs.engines import Explained, Order, locally, on_ray
@@ -61,11 +59,14 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
     if before:
         say(f"resumed: {before:,} of {rows:,} rows were done before")
     start = time.perf_counter()
-    with _unchanged(options, planned, parts), _progress() as progress, closing(_results(options, planned, done)) as new:
-        bar = progress.add_task("explaining", total=rows, completed=before)
+    with (
+        _unchanged(options, planned, parts),
+        _progress(rows, before) as advance,
+        closing(_results(options, planned, done)) as new,
+    ):
         for result in new:
             parts.commit(result.number, result.table)
-            progress.advance(bar, _rows_of(result.number, rows, size))
+            advance(_rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
     written, notes = parts.finish(chunks, job)
     rate = (rows - before) / seconds
@@ -109,16 +110,13 @@ def _rows_of(number: int, rows: int, size: int) -> int:
     return min(size, rows - number * size)
 
 
-class _Rate(ProgressColumn):
-    """The speed of the last seconds."""
+@contextmanager
+def _progress(rows: int, before: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on a terminal; nothing is shown if stderr is a file."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from dasp.jobs.progress import progress_bar  # noqa: PLC0415 (rich is for terminals only)
 
-    def render(self, task: Task) -> Text:
-        """Show rows per second, once they are known."""
-        return Text(f"{task.speed:,.1f} rows/s" if task.speed else "")
-
-
-def _progress() -> Progress:
-    """A progress bar on the terminal; nothing is shown if stderr is a file."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    with progress_bar(rows, before) as advance:
+        yield advance

@@ -26,6 +26,7 @@ from dasp.games.request import Request
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.notes import Notes
+from dasp.jobs.reading.arrow import column, texts
 from dasp.jobs.reading.chunks import Chunk
 
 __all__ = ["Task", "Worker", "explained", "outputs_of"]
@@ -70,7 +71,7 @@ class Worker:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
         result, finite = self.explained(request)
         large = request.full.isfinite().cpu() & ~finite
-        lost = chunk.ids.filter(pa.array(~finite.numpy())).to_pylist()
+        lost = chunk.ids.filter(column(~finite.numpy())).to_pylist()
         if lost and not self.task.skip:
             what, why = ("squares in", "overflow") if large[~finite][0] else ("the model's output for", "is not finite")
             raise BadInput(f"{what} the row of id {lost[0]} {why}; --on-bad-row skip leaves such rows out")
@@ -124,13 +125,13 @@ class Worker:
         rows = len(chunk.values)
         columns = {
             "id": chunk.ids,
-            "target": pa.array(result.target.numpy().astype(np.int32)),
+            "target": column(result.target.numpy().astype(np.int32)),
             "prediction": _column(result.prediction),
             "base_value": _column(result.base.expand(result.prediction.shape)),
             **self._players("", "values", result.values),
             **({} if result.std is None else self._players("sd:", "sd", result.std)),
             "gap": _column(result.gap),
-            "method": pa.array([result.method] * rows),
+            "method": texts([result.method] * rows),
         }
         listed = self.task.names is None and self.task.mask is None
         shape = {"shape": str(list(chunk.values.shape[1:]))} if listed else None
@@ -140,9 +141,9 @@ class Worker:
         """A column for each player, or one with lists if they have no names."""
         flat = self._flat(values)
         if self.task.names is None:
-            listed = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+            listed = pa.FixedSizeListArray.from_arrays(column(flat.reshape(-1)), flat.shape[1])
             return {together: listed}
-        return {prefix + name: pa.array(np.ascontiguousarray(flat[:, i])) for i, name in enumerate(self.task.names)}
+        return {prefix + name: column(flat[:, i]) for i, name in enumerate(self.task.names)}
 
     def _flat(self, values: Tensor) -> Any:
         """The values of the players, (rows, players)."""
@@ -179,7 +180,7 @@ def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
 
 
 def _column(values: Tensor) -> pa.Array:
-    return pa.array(values.detach().cpu().reshape(-1).numpy())
+    return column(values.detach().cpu().reshape(-1).numpy())
 
 
 @contextmanager

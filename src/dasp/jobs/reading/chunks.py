@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
+from dasp.jobs.reading.arrow import column
 from dasp.jobs.reading.files import check_unpacked, is_folder
-from dasp.jobs.reading.images import open_images
 from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
 
-__all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
+__all__ = ["Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
 _SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
@@ -44,7 +44,7 @@ class Chunk:
     def only(self, which: NDArray[np.bool_]) -> Chunk:
         """The same chunk with some of its usable rows."""
         targets = None if self.targets is None else self.targets[which]
-        return replace(self, values=self.values[which], ids=self.ids.filter(pa.array(which)), targets=targets)
+        return replace(self, values=self.values[which], ids=self.ids.filter(column(which)), targets=targets)
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Reader:
             start, targets = raw.number * self.size, raw.targets
             cast, good = _cast(raw.values, self.dtype)
             good = good if targets is None else good & ~np.isnan(targets)
-            ids = pa.array(np.arange(start, start + len(cast))) if raw.ids is None else raw.ids
+            ids = column(np.arange(start, start + len(cast))) if raw.ids is None else raw.ids
             ids = ids.cast(pa.int64()) if self.integer_ids else ids
             chosen = None if targets is None else targets[good].astype(np.int64)
             bad = [start + int(i) for i in np.flatnonzero(~good)]
-            yield Chunk(raw.number, cast[good], ids.filter(pa.array(good)), chosen, bad)
+            yield Chunk(raw.number, cast[good], ids.filter(column(good)), chosen, bad)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ def open_data(
         if value is not None and (folder or suffix in ARRAYS):
             raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
     if folder:
+        from dasp.jobs.reading.images import open_images  # noqa: PLC0415 (Pillow is for images only)
+
         return open_images(path, limit)
     if suffix in ARRAYS:
         return open_array(path, limit)
@@ -164,11 +166,8 @@ def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
         raise BadInput(f"{path}: the ids of type {ids.type} cannot be read: {line_of(error)}") from error
 
 
-def read_all(
-    path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str, limit: int
-) -> NDArray[Any]:
-    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
-    bytes together."""
+def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], option: str, limit: int) -> Source:
+    """The source of a file that an option names, whose columns and shape must be those of the data."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
         source = open_data(path, named, limit=limit)
@@ -177,6 +176,15 @@ def read_all(
         raise BadInput(f"{option}: {error}{hint}") from error
     if source.shape != shape:
         raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
+    return source
+
+
+def read_all(
+    path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str, limit: int
+) -> NDArray[Any]:
+    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
+    bytes together."""
+    source = open_like(path, columns, shape, option, limit)
     rows = _concatenated(source, path, option, limit)
     values, good = _cast(rows, dtype)
     if not good.all():
