@@ -120,7 +120,7 @@ CASES: dict[str, tuple[str, str]] = {
     "model that leaves": ("small:Leaves rows.csv", "its code called sys.exit before the job was done"),
     "no such model": ("absent.pt2 rows.csv", "absent.pt2: there is no such file"),
     "model with a name that is too long": (f"{'long' * 100} rows.csv", "File name too long"),
-    "unknown kind of model": ("model.onnx rows.csv", "model.onnx: a model is a .pt2"),
+    "unknown kind of model": ("rows.xlsx rows.csv", "rows.xlsx: a model is a .pt2"),
     "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
     "damaged model": ("damaged.pt2 rows.csv", "is not a program of torch.export.save, or damaged"),
     "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),

@@ -97,8 +97,8 @@ def input_dtype(model: Any) -> torch.dtype:
     """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
     default."""
     weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
-    known = (getattr(x, "dtype", None) for x in weights)
-    return next((dtype for dtype in known if dtype is not None and dtype.is_floating_point), torch.get_default_dtype())
+    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
 
 
 def device_of(model: Any) -> torch.device | None:

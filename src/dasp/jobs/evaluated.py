@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput
+from dasp.explainer.rows import input_dtype
 from dasp.methods.choice import SHORT_NAMES, method_name
 
 __all__ = ["Evaluated", "Script"]
@@ -28,6 +29,7 @@ class Evaluated(nn.Module):
         self._made, self._threads = made, torch.get_num_threads()
         self.function = made(self._threads)
         self.files = files or []
+        self.module = getattr(self.function, "script", None)  # whose parameters are this one's, too
 
     def forward(self, x: Tensor) -> Tensor:
         """The output for rows."""
@@ -59,9 +61,7 @@ class Script:
     """A script of torch.jit as a function of tensors."""
 
     def __init__(self, script: nn.Module) -> None:
-        self.script = script
-        weights = (*script.parameters(), *script.buffers())
-        self.dtype = next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+        self.script, self.dtype = script, input_dtype(script)
 
     def __call__(self, x: Tensor) -> Any:
         """The output for rows."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from torch import nn
 
 from dasp.errors import BadInput
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import parts_of
 from dasp.jobs.reading.files import is_folder
@@ -75,7 +76,8 @@ def _model_files(source: str, model: nn.Module) -> list[Path]:
     path = Path(source) if Path(source).is_file() else _source(source.partition(":")[0])
     classes = map(_source, sorted({type(module).__module__ for module in model.modules()}))
     own = [file for file in classes if file and not {"site-packages", "dist-packages"} & set(file.parts)]
-    return list(dict.fromkeys([path, *own] if path else own))
+    kept = model.files if isinstance(model, Evaluated) else []
+    return list(dict.fromkeys([*([path] if path else []), *kept, *own]))
 
 
 def _source(module: str) -> Path | None:

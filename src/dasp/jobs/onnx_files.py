@@ -61,7 +61,9 @@ class OnnxSession:
             names = ", ".join(repr(one.name) for one in found[:5])
             raise BadInput(f"{self.path} has {len(found)} {side}s ({names}); a model with one {side} can be explained")
         if found[0].type not in kinds:
-            raise BadInput(f"{self.path}: its {side} {found[0].name!r} is a {found[0].type}; {', '.join(kinds)} are known")
+            raise BadInput(
+                f"{self.path}: its {side} {found[0].name!r} is a {found[0].type}; {', '.join(kinds)} are known"
+            )
         return found[0]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -95,9 +97,9 @@ def read_onnx(path: Path, trust: bool) -> Evaluated:
         content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {line_of(error)}") from error
+    if content[4:8] == _FLATBUFFERS:
+        raise BadInput(f"{path} is a file of onnxruntime's own format: save the model as ONNX")
     try:
-        if content[4:8] == _FLATBUFFERS:
-            raise ValueError("of onnxruntime's own format")
         named = list(dict.fromkeys(_locations(memoryview(content), "model")))
     except (ValueError, IndexError) as error:
         raise BadInput(f"{path} is not an ONNX model, or damaged: {line_of(error)}") from error

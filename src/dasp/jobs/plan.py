@@ -19,6 +19,7 @@ from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.identity import PARAMETERS, fingerprint
 from dasp.jobs.inputs import check_apart, contents
 from dasp.jobs.models import load_model
@@ -56,6 +57,8 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     if options.device is not None:
         _check_device(options.device)
     model = load_model(options.model, weights=options.weights, trust=options.trust)
+    if isinstance(model, Evaluated):
+        model.check_method(options.model, options.method)
     dtype = _dtype(model, options)
     if isinstance(model, MultilayerPerceptron):
         opened = opened.in_order(model.in_order)
@@ -96,6 +99,8 @@ def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str
 
 def _dtype(model: nn.Module, options: Options) -> str:
     """The dtype of the rows that the model takes, by NumPy's name."""
+    if isinstance(model, Evaluated):
+        return model.dtype
     if takes_integers(model):
         return "int64"
     dtype = str(input_dtype(model)).removeprefix("torch.")

@@ -23,6 +23,7 @@ from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer import Explainer
 from dasp.explainer.result import Attributed
 from dasp.games.request import Request
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.notes import Notes
@@ -64,7 +65,11 @@ class Worker:
         self.task, self.model = task, model
         mask = None if task.mask is None else torch.from_numpy(task.mask)
         given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
-        self.explainer = Explainer(model, feature_mask=mask, **given, **task.explainer)
+        explained: Any = model
+        if isinstance(model, Evaluated):
+            model.use_threads(task.threads)
+            explained = model.to(task.explainer["device"]).function
+        self.explainer = Explainer(explained, feature_mask=mask, **given, **task.explainer)
 
     def explain(self, chunk: Chunk) -> pa.Table:
         """The rows of the output for a chunk of the input."""

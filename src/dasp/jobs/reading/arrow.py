@@ -45,5 +45,5 @@ def floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
     array([ 1., nan,  3.])
     """
     cast = values.cast(pa.float64(), safe=False).combine_chunks()
-    filled: NDArray[np.float64] = np.from_dlpack(pc.coalesce(cast, column(np.array([np.nan]))[0]))
+    filled: Any = np.from_dlpack(pc.coalesce(cast, column(np.array([np.nan]))[0]))
     return filled
