@@ -11,7 +11,7 @@ import dasp
 
 ROOMS = (
     "__main__", "cli", "paper", "jobs", "plots", "explainer", "evaluation", "methods", "attribution", "games",
-    "propagation", "errors",
+    "propagation", "players", "errors",
 )  # fmt: skip
 OUTSIDE = {"__init__", "former_names"}  # the public names, which are those of all rooms
 SOURCE = Path(dasp.__file__).parent
