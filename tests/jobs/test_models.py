@@ -299,7 +299,7 @@ def test_files_that_are_no_models(tmp_path, caplog):
         ("absent.pt2", None, "no such file"),
         ("cut.pt2", content[: len(content) // 2], "or damaged"),
         ("empty.pt2", b"", "or damaged"),
-        ("model.onnx", b"abc", "is not an ONNX model, or damaged"),
+        ("model.onnx", b"abc", "is not an ONNX model, or damaged: it ends early"),
         ("model.tar", b"abc", "a model is a"),
         ("cut.pt", b"abc", "cannot be read"),
         ("raw.pt", pickle.dumps(network()), "raw.pt is a plain pickle, not a file of torch.save: call it raw.pkl"),

@@ -135,20 +135,21 @@ def _fields(content: memoryview) -> Iterator[tuple[int, memoryview | None]]:
     place = 0
     while place < len(content):
         key, place = _number(content, place)
-        if key & 7 == 2:
+        field, kind = key >> 3, key & 7
+        value = None
+        if kind == 2:
             size, place = _number(content, place)
-            if place + size > len(content):
-                raise ValueError("it ends early")
-            yield key >> 3, content[place : place + size]
+            value = content[place : place + size]
             place += size
-        elif key & 7 == 0:
+        elif kind == 0:
             _, place = _number(content, place)
-            yield key >> 3, None
-        elif key & 7 in (1, 5):
-            place += 8 if key & 7 == 1 else 4
-            yield key >> 3, None
+        elif kind in (1, 5):
+            place += 8 if kind == 1 else 4
         else:
             raise ValueError("it has fields of an unknown type")
+        if place > len(content):
+            raise ValueError("it ends early")
+        yield field, value
 
 
 def _number(content: memoryview, place: int) -> tuple[int, int]:
