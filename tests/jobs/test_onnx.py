@@ -184,7 +184,7 @@ def test_damaged_files(here):
         with pytest.raises(BadInput, match="net.onnx is (not an ONNX model|a file of onnxruntime's own format)"):
             load_model("net.onnx")
     nested = b""
-    for field in (1, 5, 6) * 40 + (7,):  # node, attribute, graph, …, in a model
+    for field in (6, 5, 1) * 40 + (7,):  # a graph in an attribute of a node of a graph …, in a model
         nested = bytes([field << 3 | 2, len(nested) % 128 | 128, len(nested) // 128]) + nested
     (here / "net.onnx").write_bytes(nested)
     with pytest.raises(BadInput, match="nested too deeply"):

@@ -15,7 +15,7 @@ from torch import nn
 from dasp.errors import BadInput
 from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.options import Options, name_of
-from dasp.jobs.output import parts_of
+from dasp.jobs.output import beside, parts_of
 from dasp.jobs.reading.files import is_folder
 
 __all__ = ["check_apart", "checksum", "contents"]
@@ -35,8 +35,9 @@ def check_apart(options: Options, model: nn.Module) -> None:
     read["MODEL"] = _model_files(options.model, model)
     for name, files in read.items():
         for file in files:
-            if options.output.exists() and options.output.samefile(file):
-                raise BadInput(f"--output {options.output} is a file that is read ({name}): name another one")
+            for output in filter(None, (options.output, beside(options.output))):
+                if output.exists() and output.samefile(file):
+                    raise BadInput(f"--output {output} is a file that is read ({name}): name another one")
             if parts in file.resolve().parents:
                 raise BadInput(f"{file} ({name}) is in the folder where the job keeps its parts: name another --output")
 

@@ -11,6 +11,7 @@ from dasp.jobs import groups
 from dasp.jobs.model_files import check_model
 from dasp.jobs.options import Options
 from dasp.jobs.reading.chunks import open_data, open_like
+from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import Source
 from dasp.jobs.reading.tables import Table
 
@@ -32,9 +33,14 @@ class Opened:
 
     def in_order(self, order: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Opened:
         """The same with the columns of a table in a model's own order."""
-        if not isinstance(self.source, Table):
+        table = file_of(self.source)
+        if not isinstance(table, Table):
             return self
-        return _opened(self.options, replace(self.source, names=order(self.source.names)), self.target, self.label)
+        ordered: Source = replace(table, names=order(table.names))
+        if isinstance(self.source, Normalized):
+            columns = [table.names.index(name) for name in order(table.names)]
+            ordered = Normalized(ordered, self.source.scaling.only(columns))
+        return _opened(self.options, ordered, self.target, self.label)
 
 
 def open_files(options: Options) -> Opened:
@@ -45,7 +51,14 @@ def open_files(options: Options) -> Opened:
     source = open_data(
         options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
     )
+    if options.normalize:
+        source = Normalized(source, Scaling.of(options.normalize).of_shape(source.shape))
     opened = _opened(options, source, target, label)
+    if opened.names is None and options.output.suffix.lower() == ".csv":
+        raise BadInput(
+            f"--output is {options.output}, but rows of shape {source.shape} have no columns for a CSV file; a name "
+            "that ends in .parquet is needed"
+        )
     columns = None if source.names is None else list(source.names)
     for name, path in options.files().items():
         if name in ("baseline", "background"):
@@ -57,6 +70,8 @@ def open_files(options: Options) -> Opened:
 
 def _opened(options: Options, source: Source, target: int | str | None, label: str | None) -> Opened:
     mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
+    if options.players is None:
+        groups.check_names(names, with_data=options.with_data)
     return Opened(options, source, target, label, mask, names)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dasp import players
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
@@ -27,6 +28,7 @@ from dasp.jobs.opened import Opened, open_files
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
 from dasp.jobs.reading.chunks import Reader, Survey, survey
+from dasp.jobs.reading.source import Source
 from dasp.jobs.worker import Task, Worker, outputs_of
 
 __all__ = ["CHOSEN", "Plan", "Say", "plan"]
@@ -69,17 +71,18 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     say(_description(options.data, source.shape, seen))
     for warning in seen.warnings():
         say(f"warning: {warning}")
-    baseline = options.baseline or "zero"
-    absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean, options.limit)
+    absent = groups.absent(options, source, dtype, seen.mean)
+    mask, names, masks = _players(opened)
     outputs = _outputs(model, seen, options)
     before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
-        target=_chosen(opened, outputs, seen, say), names=opened.names, mask=opened.mask, absent=absent,
+        target=_chosen(opened, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
         threads=options.threads or earlier.get("--threads")
         or (1 if options.engine == "ray" else torch.get_num_threads()),
-        explainer={**options.of_explainer(), **before}, tolerance=options.tolerance,
+        explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
+        inputs=source.names if options.with_data else None,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
@@ -87,7 +90,10 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker = _tried(task, model, seen, say, chosen_before=bool(before))
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
-    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, read)
+    if masks is not None:  # nor this one, for other numbers of players
+        worker = Worker(task, model)
+        _try(worker, torch.from_numpy(seen.example), labelled=seen.targets is not None)
+    return Plan(seen, Reader(source, size, dtype, seen.integer_ids, options.with_data), task, worker, read)
 
 
 def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:
@@ -107,6 +113,35 @@ def _dtype(model: nn.Module, options: Options) -> str:
     if dtype not in _DTYPES:
         raise BadInput(f"{options.model}: computes in {dtype}; models in {', '.join(_DTYPES)} can be explained")
     return dtype
+
+
+def _players(opened: Opened) -> tuple[Any, tuple[str, ...] | None, str | None]:
+    """The player of every entry, the players' names, and --players if each row has players of its own."""
+    text = opened.options.players
+    if text is None:
+        return opened.mask, opened.names, None
+    try:
+        mask, names = _by_rule(text, opened.source)
+    except (BadInput, ImportError) as error:
+        raise BadInput(f"--players is {text}: {line_of(error)}") from error
+    groups.check_names(names, with_data=opened.options.with_data)
+    return (mask, names, None) if mask is not None else (None, None, text)
+
+
+def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
+    """The player of every entry and the players' names; no players if each row has its own."""
+    kind = text.strip().lower().partition(":")[0].partition(",")[0]
+    if kind == "prefix":
+        if source.names is None:
+            raise BadInput("the data has no columns whose names could begin with something")
+        mask, stems = players.prefixes(source.names, text.partition(":")[2].split(","))
+        return mask.numpy(), tuple(stems)
+    masks = players.named(text)(torch.zeros(1, *source.shape))
+    if kind == "superpixel":
+        return None, None
+    mask = masks[0].expand(source.shape)
+    named = None if source.names is None else tuple(f"{kind}{i}" for i in range(int(mask.max()) + 1))
+    return mask.numpy(), named
 
 
 def _check_device(device: str) -> None:
@@ -189,7 +224,8 @@ def _check_base(worker: Worker, x: Tensor) -> None:
 
 
 def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
-    result, _ = worker.explained(worker.prepare(x, PREDICTED if labelled else None))
+    rows = x if worker.task.masks is None else x[:1]
+    result, _ = worker.explained(worker.prepare(rows, PREDICTED if labelled else None))
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
 

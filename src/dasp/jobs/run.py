@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from dasp.errors import BadInput
 from dasp.jobs.engines import Explained, Order, locally, on_ray
+from dasp.jobs.groups import described
 from dasp.jobs.identity import check_free, continues, describe
 from dasp.jobs.inputs import contents
+from dasp.jobs.model_files import is_factory
 from dasp.jobs.options import Options
-from dasp.jobs.output import Job, finished_job, is_complete
+from dasp.jobs.output import Job, check_beside, finished_job, is_complete
 from dasp.jobs.parts import Damaged, Parts
 from dasp.jobs.plan import CHOSEN, Plan, Say, plan
 
 __all__ = ["explain"]
 
+_RANDOM = "its weights are random, unless it loads or sets them itself; --weights gives it those of a file"
 _TRIES = 3  # to join parts that were whole when they were written
 
 
@@ -33,9 +38,11 @@ def explain(options: Options, say: Say = print) -> None:
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
         job = describe(chosen, planned.worker.model, outputs, planned.contents, planned.survey.bad)
         job[CHOSEN] = planned.worker.explainer.settled()
+        job["absent inputs"] = described(options, planned.task.absent)
         if finished == job and not is_complete(options.output):
             finished = {}
         if not options.overwrite:
+            check_beside(options.output)
             check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:
             parts.remove()
@@ -43,6 +50,12 @@ def explain(options: Options, say: Say = print) -> None:
             return
         if begun != job:
             parts.begin(job, keep=continues(begun, job))
+        if (
+            is_factory(options.model)
+            and options.weights is None
+            and any(True for _ in planned.worker.model.parameters())
+        ):
+            print(f"dasp: {options.model}: {_RANDOM}", file=sys.stderr)
         for _ in range(_TRIES):
             with suppress(Damaged):  # since it was written: it is done again
                 _work(options, planned, parts, job, say)
@@ -68,11 +81,22 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
             parts.commit(result.number, result.table)
             advance(_rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
-    written, notes = parts.finish(chunks, job)
+    written = parts.finish(chunks, job)
     rate = (rows - before) / seconds
-    say(f"{options.output}: {written:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
-    for line in notes.lines(written, options.tolerance):
+    say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
+    for line in written.notes.lines(written.summary.rows, options.tolerance):
         say(line)
+    for line in written.summary.lines(shutil.get_terminal_size().columns, plain=not _draws(sys.stdout)):
+        say(line)
+
+
+def _draws(stream: Any) -> bool:
+    """Whether a stream can write the blocks that bars are drawn with."""
+    try:
+        "█…".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 @contextmanager

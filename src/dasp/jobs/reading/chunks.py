@@ -22,6 +22,7 @@ from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
 from dasp.jobs.reading.arrow import column
 from dasp.jobs.reading.files import check_unpacked, is_folder
+from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
 
@@ -40,11 +41,12 @@ class Chunk:
     ids: pa.Array
     targets: NDArray[np.int64] | None  # (n,) class indices
     bad: list[int]  # row numbers
+    data: NDArray[Any] | None = None  # the rows as the file has them, if they are wanted
 
     def only(self, which: NDArray[np.bool_]) -> Chunk:
         """The same chunk with some of its usable rows."""
-        targets = None if self.targets is None else self.targets[which]
-        return replace(self, values=self.values[which], ids=self.ids.filter(column(which)), targets=targets)
+        targets, data = (None if x is None else x[which] for x in (self.targets, self.data))
+        return replace(self, values=self.values[which], ids=self.ids.filter(column(which)), targets=targets, data=data)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Reader:
     size: int
     dtype: str
     integer_ids: bool = False
+    with_data: bool = False
 
     def chunks(self, skip: frozenset[int] = frozenset()) -> Iterator[Chunk]:
         """The chunks, without those whose number is in `skip`."""
@@ -66,7 +69,8 @@ class Reader:
             ids = ids.cast(pa.int64()) if self.integer_ids else ids
             chosen = None if targets is None else targets[good].astype(np.int64)
             bad = [start + int(i) for i in np.flatnonzero(~good)]
-            yield Chunk(raw.number, cast[good], ids.filter(column(good)), chosen, bad)
+            data = (raw.values if raw.data is None else raw.data)[good] if self.with_data else None
+            yield Chunk(raw.number, cast[good], ids.filter(column(good)), chosen, bad, data)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     bad: list[int] = []
     example: list[NDArray[Any]] = []
     ends: list[int] = []
-    integer_ids = isinstance(source, CSV)  # other files say what their ids are
+    integer_ids = isinstance(file_of(source), CSV)  # other files say what their ids are
     hashes: list[NDArray[np.int64]] = []  # of the ids
     reduced: Counter[str] = Counter()
     for raw in source.chunks(_together(source)):
@@ -180,11 +184,18 @@ def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], opt
 
 
 def read_all(
-    path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str, limit: int
+    path: Path,
+    columns: list[str] | None,
+    shape: tuple[int, ...],
+    dtype: str,
+    option: str,
+    limit: int,
+    scaling: Scaling | None = None,
 ) -> NDArray[Any]:
     """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
-    bytes together."""
+    bytes together, and are scaled as the data is."""
     source = open_like(path, columns, shape, option, limit)
+    source = source if scaling is None else Normalized(source, scaling)
     rows = _concatenated(source, path, option, limit)
     values, good = _cast(rows, dtype)
     if not good.all():
@@ -224,8 +235,9 @@ def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
     cast, fits = _entries(row, dtype)
     if fits.all():
-        assert isinstance(source, Table)  # others have no targets that could be missing
-        return f"no target (column {source.target!r})"
+        table = file_of(source)
+        assert isinstance(table, Table)  # others have no targets that could be missing
+        return f"no target (column {table.target!r})"
     where = tuple(int(i) for i in np.argwhere(~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]

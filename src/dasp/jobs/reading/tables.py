@@ -66,7 +66,7 @@ class Table:
         ids = table[self.id].combine_chunks() if self.id else None
         if ids is not None:
             ids.validate(full=True)  # text in UTF-8
-        return RawChunk(number, values, ids, floats(table[self.target]) if self.target else None)
+        return RawChunk(number, values, ids, targets=floats(table[self.target]) if self.target else None)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
