@@ -10,7 +10,6 @@ come last, where `shap.image_plot` looks for them. All in float64: waterfalls pl
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch import Tensor
 from dasp.errors import BadInput
 from dasp.explainer.result import Attributed
 
-__all__ = ["explanation"]
+__all__ = ["explanation", "explanation_type"]
 
 _COLOURS = (1, 3, 4)  # channels: grey, RGB, RGBA
 _MOST_MEMBERS = 3  # of a group that are named
@@ -35,7 +34,6 @@ def explanation(
     output_names: Sequence[str] | None,
 ) -> Any:
     """A `shap.Explanation` of attributions to rows of `data`."""
-    explanation_type = _imported()
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
     if feature_mask is not None:
@@ -50,7 +48,7 @@ def explanation(
     if (axis := _channels_last(data)) is not None:
         data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
         std = None if std is None else np.moveaxis(std, axis, 3)
-    return explanation_type(
+    return explanation_type()(
         values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
         error_std=std,
         feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
@@ -58,11 +56,10 @@ def explanation(
     )  # fmt: skip
 
 
-def _imported() -> Any:
+def explanation_type() -> Any:
+    """SHAP's `Explanation`, as notebooks show it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shap's own, about other libraries
-            from shap import Explanation  # noqa: PLC0415
+        from dasp.explainer.pictured import Explanation  # noqa: PLC0415 (shap is an extra)
     except ImportError as error:
         raise ImportError("a shap.Explanation needs shap: pip install 'torch-dasp[plots]'") from error
     return Explanation
