@@ -10,7 +10,6 @@ come last, where `shap.image_plot` looks for them. All in float64: waterfalls pl
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,11 +56,9 @@ def explanation(
 
 
 def explanation_type() -> Any:
-    """shap.Explanation, imported when it is needed."""
+    """SHAP's `Explanation`, as notebooks show it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shap's own, about other libraries
-            from shap import Explanation  # noqa: PLC0415
+        from dasp.explainer.pictured import Explanation  # noqa: PLC0415 (shap is an extra)
     except ImportError as error:
         raise ImportError("a shap.Explanation needs shap: pip install 'torch-dasp[plots]'") from error
     return Explanation
