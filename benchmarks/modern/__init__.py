@@ -28,10 +28,12 @@ ZOO = [
     Exhibit("GRU", tasks.vectors, _recurrent(kind=nn.GRU)),
     Exhibit("bidirectional LSTM", tasks.vectors, _recurrent(kind=nn.LSTM, both=True)),
     Exhibit("Transformer, post-norm, mean", tasks.vectors, _encoder(norm_first=False, own_token=False), layers=2),
-    Exhibit("Transformer, post-norm, CLS", tasks.words, _encoder(norm_first=False, own_token=True), layers=2),
+    Exhibit(
+        "Transformer, post-norm, CLS", tasks.words, _encoder(norm_first=False, own_token=True), layers=2, rate=2e-3
+    ),
     Exhibit("Transformer, pre-norm, mean", tasks.words, _encoder(norm_first=True, own_token=False), layers=2),
     Exhibit("Transformer, pre-norm, CLS", tasks.vectors, _encoder(norm_first=True, own_token=True), layers=2),
-    Exhibit("causal decoder", tasks.vectors, sequences.Decoder),
+    Exhibit("causal decoder", tasks.vectors, sequences.Decoder, layers=2),
     Exhibit("temporal CNN", tasks.vectors, sequences.TemporalCNN),
     Exhibit("graph convolution", tasks.graph, sequences.GraphConvolution),
     Exhibit("DeepSets", tasks.sets, sequences.DeepSets),
@@ -46,7 +48,7 @@ ZOO = [
     Exhibit("MobileNet, squeeze-excite", tasks.blocks, images.mobilenet),
     Exhibit("PReLU, ceil-mode pooling", tasks.blocks, images.mtcnn),
     Exhibit("U-Net, area", tasks.segments, images.UNet, of_pixels),
-    Exhibit("BERT", tasks.vectors, libraries.bert, layers=2),
+    Exhibit("BERT", tasks.vectors, libraries.bert, layers=2, rate=2e-3),
     Exhibit("DistilBERT", tasks.words, libraries.distilbert, layers=2),
     Exhibit("GPT-2", tasks.vectors, libraries.gpt2, layers=2),
     Exhibit("ViT of Hugging Face", tasks.blocks, libraries.vit, layers=2),

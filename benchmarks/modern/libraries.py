@@ -31,7 +31,7 @@ def bert(task: Task, layers: int, attention: str = "eager") -> nn.Module:
     config = BertConfig(
         vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=2 * WIDTH, max_position_embeddings=LENGTH, num_labels=task.outputs,
-        attn_implementation=attention, **_SPREAD,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation=attention, **_SPREAD,
     )  # fmt: skip
     return Logits(BertForSequenceClassification(config), "inputs_embeds")
 
@@ -42,7 +42,8 @@ def distilbert(task: Task, layers: int, attention: str = "sdpa") -> nn.Module:
 
     config = DistilBertConfig(
         vocab_size=WORDS, dim=WIDTH, n_layers=layers, n_heads=2, hidden_dim=2 * WIDTH, max_position_embeddings=LENGTH,
-        num_labels=task.outputs, attn_implementation=attention, **_SPREAD,
+        num_labels=task.outputs, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0,
+        attn_implementation=attention, **_SPREAD,
     )  # fmt: skip
     return Logits(DistilBertForSequenceClassification(config), "input_ids")
 
@@ -53,7 +54,8 @@ def gpt2(task: Task, layers: int, attention: str = "eager") -> nn.Module:
 
     config = GPT2Config(
         vocab_size=WORDS, n_positions=LENGTH, n_embd=WIDTH, n_layer=layers, n_head=2, num_labels=task.outputs,
-        bos_token_id=0, eos_token_id=0, pad_token_id=0, attn_implementation=attention, use_cache=False, **_SPREAD,
+        bos_token_id=0, eos_token_id=0, pad_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        attn_implementation=attention, use_cache=False, **_SPREAD,
     )  # fmt: skip
     return Logits(GPT2ForSequenceClassification(config), "inputs_embeds")
 

@@ -60,28 +60,37 @@ class Encoder(nn.Module):
         return self.head(self.body(tokens)[:, 0])
 
 
-class Decoder(nn.Module):
-    """A block of a causal Transformer, written out: every token sees those before it; the last one answers."""
+class _Block(nn.Module):
+    """A block of a causal Transformer, written out: every token sees those before it."""
 
-    def __init__(self, task: Task, heads: int = 2) -> None:
+    def __init__(self, heads: int = 2) -> None:
         super().__init__()
         self.heads = heads
-        self.register_buffer("places", places(LENGTH, WIDTH))
         self.before, self.after = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.three, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.feed = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.SiLU(), nn.Linear(2 * WIDTH, WIDTH))
-        self.head = nn.Linear(WIDTH, task.outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, outputs)."""
-        x = x + self.places
         query, key, value = (
             part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.three(self.before(x)).chunk(3, 2)
         )
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(2))
-        x = x + self.feed(self.after(x))
-        return self.head(x[:, -1])
+        return x + self.feed(self.after(x))
+
+
+class Decoder(nn.Module):
+    """Blocks of a causal Transformer; the last token answers."""
+
+    def __init__(self, task: Task, layers: int) -> None:
+        super().__init__()
+        self.register_buffer("places", places(LENGTH, WIDTH))
+        self.body = nn.Sequential(*(_Block() for _ in range(layers)))
+        self.head = nn.Linear(WIDTH, task.outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, outputs)."""
+        return self.head(self.body(x + self.places)[:, -1])
 
 
 class TemporalCNN(nn.Module):

@@ -134,11 +134,10 @@ def ring() -> Tensor:
 
 @cache
 def graph() -> Task:
-    """Nodes that count by what their neighbours are; a player is a node."""
+    """Nodes of which each counts by what its neighbours are on average; a player is a node."""
     task = sets()
-    a, b, c = (task.x - task.x.mean(1, keepdim=True)).unbind(2)
-    y = (torch.tanh(a) * (b @ ring().T)).sum(1) + torch.relu(c @ ring().T).amax(1)
-    return replace(task, y=_standard(y))
+    a, b, c = (ring() @ task.x).unbind(2)
+    return replace(task, y=_standard((torch.tanh(2 * a) * b + 2 * torch.relu(c)).sum(1)))
 
 
 def _blocks(down: int, across: int) -> Tensor:
