@@ -116,7 +116,7 @@ class Worker:
         """What is asked of some rows: the task's target, or one that is given for each row."""
         self._seed()
         if self.task.masks is not None:
-            self.explainer.feature_mask = named(self.task.masks)(x)
+            self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
         return self.explainer.prepare(x, self.task.target if target is None else target)
 
     def run(self, request: Request) -> Attributed:
@@ -152,8 +152,7 @@ class Worker:
             **self._data(chunk),
         }
         if self.task.masks is not None:
-            mask = self.explainer.feature_mask
-            assert mask is not None
+            (mask,) = self.explainer.inputs.masks.values()
             columns["players"] = _lists(mask.expand(chunk.values.shape).reshape(rows, -1).numpy().astype(np.int32))
         shape = str(list(chunk.values.shape[1:]))
         about = {"shape": shape} if self.task.names is None and self.task.mask is None else {}
