@@ -89,7 +89,7 @@ def _uniform(op: Any, counts: Any, *args: Any, **kwargs: Any) -> Linear:
     return linear
 
 
-@affine(aten.sum.dim_IntList)
+@affine(aten.sum.dim_IntList, takes="counts")
 def total(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     """Σ x: all weights are 1."""
     return x, lambda data, power: op(data, *args, **kwargs)

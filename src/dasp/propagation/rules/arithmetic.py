@@ -48,7 +48,7 @@ def _scaled(x: Gaussian, scale: Scalar) -> Gaussian:
     return Gaussian(x.mean * scale, x.variance * (scale * scale), x.columns(lambda column: column * scale))
 
 
-@rule(aten.add.Tensor, aten.add.Scalar, tracker=same_entry)
+@rule(aten.add.Tensor, aten.add.Scalar, tracker=same_entry, takes="counts")
 def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a + αb: factors add, independent variances add."""
     if isinstance(a, Gaussian):
@@ -58,19 +58,19 @@ def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussia
     return _shifted(scaled, a + scaled.mean)
 
 
-@rule(aten.sub.Tensor, aten.sub.Scalar, tracker=same_entry)
+@rule(aten.sub.Tensor, aten.sub.Scalar, tracker=same_entry, takes="counts")
 def sub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@rule(aten.rsub.Scalar, aten.rsub.Tensor, tracker=same_entry)
+@rule(aten.rsub.Scalar, aten.rsub.Tensor, tracker=same_entry, takes="counts")
 def rsub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """b − αa."""
     return add(b, a, -alpha)
 
 
-@rule(aten.mul.Tensor, aten.mul.Scalar, tracker=same_entry)
+@rule(aten.mul.Tensor, aten.mul.Scalar, tracker=same_entry, takes="counts")
 def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a·b; see the module's docstring."""
     if isinstance(a, Gaussian) and isinstance(b, Gaussian):
@@ -104,7 +104,7 @@ def product(a: Gaussian, b: Gaussian) -> Gaussian:
     return Gaussian(mean + covariance, variance + covariance**2, factors)
 
 
-@rule(aten.div.Tensor, aten.div.Scalar, tracker=same_entry)
+@rule(aten.div.Tensor, aten.div.Scalar, tracker=same_entry, takes="counts")
 def div(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a/b; for a random divisor a·b⁻¹ with the moments of `power`."""
     if not isinstance(b, Gaussian):
@@ -204,22 +204,6 @@ def prod(x: Gaussian, dim: int, keepdim: bool = False, dtype: torch.dtype | None
     return Gaussian(x.mean.squeeze(dim), x.variance.squeeze(dim), x.columns(lambda column: column.squeeze(dim)))
 
 
-@rule(aten.where.self, tracker=same_entry, moves=True)
-def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
-    """a or b by a constant condition."""
-    random = a if isinstance(a, Gaussian) else b
-    assert isinstance(random, Gaussian)
-    a, b = (x if isinstance(x, Gaussian) else random.constant(torch.as_tensor(x).to(random.mean)) for x in (a, b))
-    factors = None if a.factors is None else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
-    return Gaussian(torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors)
-
-
-@rule(aten.masked_fill.Scalar, tracker=same_entry, moves=True)
-def masked_fill(x: Gaussian, mask: Tensor, value: float) -> Gaussian:
-    """A constant where the mask is set."""
-    return where(mask, torch.full_like(x.mean, value), x)
-
-
 @affine(aten.mm.default, aten.bmm.default, aten.matmul.default)
 def matmul(op: Any, a: Any, b: Any) -> tuple[Any, Linear]:
     """a·b with one constant factor."""
@@ -279,15 +263,3 @@ def _depends(x: Any) -> bool:
 
 for _op, _inner in ((aten.addmm.default, aten.mm.default), (aten.baddbmm.default, aten.bmm.default)):
     RULES[_op] = _random_addmm(_op, _inner, RULES[_op])
-
-# Exact while players are apart; a step function of a random value is left to the user's own rule.
-for _op in (
-    aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.eq.Scalar, aten.ne.Scalar,
-    aten.gt.Tensor, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.eq.Tensor, aten.ne.Tensor,
-    aten.logical_and.default,
-    aten.logical_or.default,
-    aten.bitwise_and.Tensor,
-    aten.bitwise_or.Tensor,
-    aten.sign.default, aten.floor.default, aten.round.default, aten.logical_not.default, aten.bitwise_not.default,
-):  # fmt: skip
-    RULES[_op] = Rule(None, same_entry)

@@ -1,10 +1,12 @@
-"""Piecewise polynomials (clamps, hard sigmoid and swish), integrated in closed form."""
+"""Functions in pieces: polynomials (clamps, hard sigmoid and swish, shrinkage) in closed form, others by quadrature."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,3 +116,61 @@ def hardsigmoid(x: Gaussian) -> Gaussian:
 def hardswish(x: Gaussian) -> Gaussian:
     """x·clamp(x/6 + ½, 0, 1): a parabola between −3 and 3."""
     return _piecewise(x, [(-INFINITY, -3.0, (0.0,)), (-3.0, 3.0, (0.0, 0.5, 1 / 6)), (3.0, INFINITY, (0.0, 1.0))])
+
+
+REACH = 6.0  # standard deviations; beyond them is 2·10⁻⁹ of the distribution
+_POINTS, _WEIGHTS = ((part / 2).tolist() for part in np.polynomial.legendre.leggauss(20))
+
+
+def integrated_pieces(x: Gaussian, function: Callable[[Tensor], Tensor], places: Sequence[Tensor]) -> Gaussian:
+    """A function that is smooth between the given places, by Gauss–Legendre quadrature from one to the next.
+
+    Means and slopes as in `activations.integrated_moments`. The places move with μ and σ in units of z, so that the
+    derivatives of this count the steps as well.
+    """
+    variance = x.total_variance
+    spread = variance.clamp(min=math.sqrt(torch.finfo(variance.dtype).eps))
+    share, deviation = variance / spread, spread.sqrt()
+    sorted_places = torch.stack([place.expand_as(x.mean) for place in places]).sort(0).values
+    within = ((sorted_places - x.mean) / deviation).clamp(-REACH, REACH)
+    end = torch.full_like(x.mean, REACH)
+    value = function(x.mean)
+    first, second, tilt = (torch.zeros_like(value) for _ in range(3))
+    for lower, upper in zip((-end, *within), (*within, end), strict=True):
+        length = upper - lower
+        for point, weight in zip(_POINTS, _WEIGHTS, strict=True):
+            z = lower + length * (point + 0.5)
+            mass = weight * length * density(z)
+            change = function(x.mean + z * deviation) - value
+            weighted = mass * change
+            first, second, tilt = first + weighted, second + weighted * change, tilt + weighted * z
+    slope, total = tilt / deviation, share * nonnegative(second - first * first)
+    return x.through(value + share * first, slope, nonnegative(total - slope * slope * variance))
+
+
+def _at_zero(x: Tensor, *args: Any, **kwargs: Any) -> list[Tensor]:
+    return [x]
+
+
+def _from_each(x: Tensor, *bounds: Any, **named: Any) -> list[Tensor]:
+    return [x - bound for bound in (*bounds, *named.values()) if bound is not None]
+
+
+def _at_both(half: float) -> Callable[..., list[Tensor]]:
+    return lambda x, at=half: [x - at, x + at]
+
+
+# Where ops have kinks or steps: quantities that change their sign there.
+KINKS: dict[Any, Callable[..., list[Tensor]]] = {
+    **dict.fromkeys(
+        (aten.relu.default, aten.leaky_relu.default, aten.abs.default, aten.elu.default, aten.selu.default,
+         aten.celu.default, aten.sign.default, aten.sgn.default, aten.heaviside.default), _at_zero,
+    ),
+    **dict.fromkeys(
+        (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default, aten.hardtanh.default,
+         aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.gt.Tensor, aten.ge.Tensor, aten.lt.Tensor,
+         aten.le.Tensor, aten.maximum.default, aten.minimum.default, aten.max.other, aten.min.other), _from_each,
+    ),
+    aten.hardsigmoid.default: _at_both(3.0),
+    aten.hardswish.default: _at_both(3.0),
+}  # fmt: skip
