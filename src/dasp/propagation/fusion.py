@@ -13,7 +13,7 @@ changes its sign; u must be an affine function of x, so that two values of it te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -23,6 +23,7 @@ from dasp.propagation.rules import RULES
 from dasp.propagation.rules.activations import integrated
 from dasp.propagation.rules.piecewise import KINKS, integrated_pieces
 from dasp.propagation.rules.registry import Rule, named, same_entry
+from dasp.propagation.tracing import SHAPE_ONLY
 
 __all__ = ["fused"]
 
@@ -32,7 +33,9 @@ _COPIES = {aten._to_copy.default, aten.clone.default, aten.alias.default, aten.d
 _SUMS = {aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Scalar, aten.rsub.Tensor}
 _PRODUCTS = {aten.mul.Tensor, aten.mul.Scalar}
 _QUOTIENTS = {aten.div.Tensor, aten.div.Scalar}
-_LINEAR = _COPIES | _SUMS | _PRODUCTS | _QUOTIENTS | {aten.neg.default}
+# Ops that are affine if the argument at this place is constant.
+_WEIGHTED = {aten.where.self: 0, aten.lerp.Scalar: 2, aten.lerp.Tensor: 2, **dict.fromkeys(_QUOTIENTS, 1)}
+_LINEAR = _COPIES | _SUMS | _PRODUCTS | _WEIGHTED.keys() | {aten.neg.default}
 # Not defined for all numbers, so that they are left alone if what they are given is as likely to be any.
 _ROOTS_AND_LOGARITHMS = {
     aten.log.default, aten.log1p.default, aten.log2.default, aten.log10.default, aten.sqrt.default, aten.rsqrt.default,
@@ -51,7 +54,7 @@ def fused(traced: fx.GraphModule, varying: Iterable[bool]) -> fx.GraphModule:
     made: dict[fx.Node, _Composition] = {}
     for node in traced.graph.nodes:
         given = [x for x in node.all_input_nodes if x in depends]
-        if not given:
+        if not given or node.target in SHAPE_ONLY:
             continue
         depends.add(node)
         if node.target not in _ENTRYWISE:
@@ -109,7 +112,7 @@ class _Composition:
             return False
         if node.target in _PRODUCTS:
             return len(random) == 1
-        return node.target not in _QUOTIENTS or not self._random(node.args[1])
+        return node.target not in _WEIGHTED or not self._random(node.args[_WEIGHTED[node.target]])
 
     @property
     def integrable(self) -> bool:
@@ -132,16 +135,16 @@ class _Composition:
     def target(self) -> Callable[..., Any]:
         """The composed function, of the root and the constants, as an op with its rule."""
         function = self._graph(lambda graph, made: made[self.node])
-        places = [x for x in self.nodes if x.target in KINKS]
+        kinked = [x for x in self.nodes if x.target in KINKS]
 
         def decide(graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> list[fx.Node]:
             def like(x: fx.Node) -> Any:
                 return fx.node.map_arg((x.args, x.kwargs), made.__getitem__)
 
-            return [graph.call_function(KINKS[x.target], *like(x)) for x in places]
+            return [graph.call_function(KINKS[x.target], *like(x)) for x in kinked]
 
-        deciding = self._graph(decide) if places else None
-        affine = self.node in self.affine
+        deciding = self._graph(decide) if kinked else None
+        affine, op = self.node in self.affine, cast(Callable[..., Any], self.node.target)
 
         def fused(x: Tensor, *constants: Any) -> Any:
             return function(x, *constants)
@@ -156,16 +159,19 @@ class _Composition:
             if deciding is None:
                 return integrated(x, values)
             signs = [[u for part in deciding(at, *constants) for u in part] for at in (zero, zero + 1)]
-            return integrated_pieces(x, values, [_zero(*pair, x.mean) for pair in zip(*signs, strict=True)])
+            places = [_zero(at_zero, at_one, x.mean) for at_zero, at_one in zip(*signs, strict=True)]
+            return integrated_pieces(x, values, places)
 
-        fused.rule = Rule(named(self.node.target, gaussian), same_entry, condition=not _real(self.node))  # type: ignore[attr-defined]
-        return named(self.node.target, fused)
+        fused.rule = Rule(named(op, gaussian), same_entry, condition=not _real(self.node))  # type: ignore[attr-defined]
+        return named(op, fused)
 
     def _graph(self, output: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Any]) -> fx.GraphModule:
         graph = fx.Graph()
         made = {x: graph.placeholder(x.name) for x in (self.root, *self.constants)}
         for x in self.nodes:
             made[x] = graph.node_copy(x, made.__getitem__)
+            if x.target is aten.detach.default:  # as in its rule
+                made[x].target = aten.alias.default
         graph.output(output(graph, made))
         graph.eliminate_dead_code()
         return fx.GraphModule(torch.nn.Module(), graph)

@@ -1,7 +1,7 @@
 """Which numbers may be random: reals, and conditions as 0 and 1 with sums of them, but no other integers.
 
-A Gaussian stands for a real number. It also has the two moments of a condition, or of a count of conditions, but nothing
-that it could be an index with; so a rule says whether it takes these (`Rule.takes`).
+A Gaussian stands for a real number. It also has the two moments of a condition, or of a count of conditions,
+but nothing that it could be an index with: a rule says whether it takes these (`Rule.takes`).
 """
 
 from __future__ import annotations

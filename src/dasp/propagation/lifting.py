@@ -27,6 +27,7 @@ from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.fusion import fused
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.kinds import as_numbers, continuous, may_be_random, real_dtype
+from dasp.propagation.own_norm import joined_norms
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.turns import evaluating
@@ -119,7 +120,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     Which nodes are exact depends on who the players are, not on the values, so the result serves all inputs of the
     same shapes with the same players. `count` is the number of players of one row.
     """
-    traced = fused(traced, [isinstance(x, _DEPENDENT) for x in arguments])
+    traced = fused(joined_norms(traced), [isinstance(x, _DEPENDENT) for x in arguments])
     values: dict[fx.Node, Any] = {}
     targets: dict[fx.Node, Callable[..., Any]] = {}
     missing: list[fx.Node] = []
@@ -132,8 +133,8 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
         elif node.op == "call_function":
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             try:
-                given = [x for x in node.all_input_nodes if isinstance(values[x], _DEPENDENT)]
-                targets[node], values[node] = _lift_call(node, given, args, kwargs, count)
+                varying = [x for x in node.all_input_nodes if isinstance(values[x], _DEPENDENT)]
+                targets[node], values[node] = _lift_call(node, varying, args, kwargs, count)
             except _NoRule:
                 missing.append(node)
                 values[node] = _RANDOM
@@ -147,9 +148,9 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
 
 
 def _lift_call(
-    node: fx.Node, given: list[fx.Node], args: Any, kwargs: Any, count: int
+    node: fx.Node, varying: list[fx.Node], args: Any, kwargs: Any, count: int
 ) -> tuple[Callable[..., Any], Any]:
-    """What a node becomes, and its value; `given` are those of its inputs that depend on the coalition."""
+    """What a node becomes, and its value; `varying` are those of its inputs that depend on the coalition."""
     op: Any = node.target
     kinds = {type(x) for x in _leaves((args, kwargs))} & {Toggled, Contributions, Gaussian, _Random, _Later}
     if not kinds:
@@ -174,7 +175,7 @@ def _lift_call(
         if rule.linear is not None and continuous(rule.linear(*args, **kwargs)[0]):
             target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
-    if rule.gaussian is None or not may_be_random(node, rule, given, _leaves((args, kwargs))):
+    if rule.gaussian is None or not may_be_random(node, rule, varying, _leaves((args, kwargs))):
         raise _NoRule
     if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Tensor):
         raise _NoRule  # affine in an argument that is constant

@@ -180,18 +180,6 @@ def neg(op: Any, x: Any) -> tuple[Any, Linear]:
     return x, lambda data, power: op(data) if power == 1 else data
 
 
-@affine(aten.bilinear.default)
-def bilinear(op: Any, a: Any, b: Any, weight: Tensor, bias: Tensor | None = None) -> tuple[Any, Linear]:
-    """Σ a_i W_kij b_j + bias_k with one of a and b random: the other makes one matrix of W."""
-    x, other, letters = (a, b, "kij,...j->...ki") if isinstance(b, Tensor) else (b, a, "kji,...j->...ki")
-
-    def linear(data: Tensor, power: Power) -> Tensor:
-        matrix = torch.einsum(letters, weight, other)
-        return torch.einsum("...i,...ki->...k", data, raised(matrix, power))
-
-    return x, linear
-
-
 @affine(aten._trilinear.default)
 def trilinear(op: Any, *args: Any) -> tuple[Any, Linear]:
     """Σ abc over some dimensions, of values that are missing others; two of them are constants, and make one weight."""

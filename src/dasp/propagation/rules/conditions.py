@@ -7,7 +7,8 @@ A condition is the number 1 where it holds and 0 where it does not. That x > 0, 
 as Stein's E[g'] of a step is the density of x at it. Conditions are combined as numbers: "and" is a product, "not" the
 difference from 1. A **choice** by a condition m between y and z is z + m(y − z). With d = y − z and c = Cov(m, d) its
 
-    mean = μ_z + pμ_d + c,   factors p·f_y + (1 − p)f_z + μ_d·f_m,   rest p²v_y + (1 − p)²v_z + μ_d²v_m + p(1 − p)V_d + c²
+    mean = μ_z + pμ_d + c,   factors p·f_y + (1 − p)f_z + μ_d·f_m
+    rest p²v_y + (1 − p)²v_z + μ_d²v_m + p(1 − p)V_d + c²
 
 where v is the independent and V the total variance; the mean is exact if all is normal, as the variance is if m is
 independent of y and z. Where the condition and the choices are functions of the same value, entry by entry, they are
@@ -82,6 +83,18 @@ def ne(a: Any, b: Any) -> Gaussian:
     return logical_not(eq(a, b))  # type: ignore[no-any-return]
 
 
+@rule(aten.isnan.default, tracker=same_entry, condition=True)
+def isnan(x: Gaussian) -> Gaussian:
+    """What is random is a number, and so are its moments unless it is none for certain."""
+    return x.constant(x.mean.isnan().to(x.mean.dtype))
+
+
+@rule(aten.isinf.default, tracker=same_entry, condition=True)
+def isinf(x: Gaussian) -> Gaussian:
+    """What is random is finite, like a number."""
+    return x.constant(x.mean.isinf().to(x.mean.dtype))
+
+
 @rule(aten.sign.default, aten.sgn.default, tracker=same_entry)
 def sign(x: Gaussian) -> Gaussian:
     """−1 below 0 and 1 above."""
@@ -136,8 +149,8 @@ def any_of(m: Gaussian, dim: Any = None, keepdim: bool = False) -> Gaussian:
         m = in_pairs(m, d, logical_or)
     if keepdim:
         return m
-    squeezed = (x.squeeze(tuple(dims)) for x in (m.mean, m.variance))
-    return Gaussian(*squeezed, m.columns(lambda column: column.squeeze(tuple(dims))))
+    at = tuple(dims)
+    return Gaussian(m.mean.squeeze(at), m.variance.squeeze(at), m.columns(lambda column: column.squeeze(at)))
 
 
 def _numbers(*values: Any) -> list[Gaussian]:
@@ -157,9 +170,12 @@ def where(condition: Tensor | Gaussian, a: Gaussian | Tensor, b: Gaussian | Tens
     """a or b by a condition; see the module's docstring."""
     if not isinstance(condition, Gaussian):
         a, b = _numbers(a, b)
-        parts = (torch.where(condition, *part) for part in ((a.mean, b.mean), (a.variance, b.variance)))
-        columns = None if a.factors is None else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
-        return Gaussian(*parts, columns)
+
+        def choose(x: Tensor, y: Tensor) -> Tensor:
+            return torch.where(condition, x, y)  # type: ignore[arg-type]
+
+        columns = None if a.factors is None or b.factors is None else torch.vmap(choose)(a.factors, b.factors)
+        return Gaussian(choose(a.mean, b.mean), choose(a.variance, b.variance), columns)
     m, y, z = _numbers(condition, a, b)
     difference = y.mean - z.mean
     spread = y.total_variance + z.total_variance - 2 * y.covariance(z)
