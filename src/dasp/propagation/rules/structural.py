@@ -31,6 +31,7 @@ structural(
     aten.split_with_sizes.default,
     aten.unbind.int,
     aten.flatten.using_ints,
+    aten.unflatten.int,
     aten.flip.default,
     aten.roll.default,
     aten.diagonal.default,
@@ -58,6 +59,7 @@ def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
 # Copies and casts; a cast of the players' numbers would damage them.
 structural(
     aten.clone.default,
+    aten.contiguous.default,
     aten.alias.default,
     aten._to_copy.default,
     tracker=_unchanged,
