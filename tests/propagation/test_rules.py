@@ -39,7 +39,22 @@ class Lambda(nn.Module):
 
 
 # Constants of the cases, made before anything is traced.
-_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (4, 3), (3, 1, 6), (2, 4, 3), (2,), (4,)]
+_SHAPES = [
+    (3,),
+    (5,),
+    (6,),
+    (6, 3),
+    (3, 6),
+    (4, 6),
+    (4, 1),
+    (4, 2),
+    (4, 3),
+    (3, 1, 6),
+    (2, 4, 3),
+    (2,),
+    (4,),
+    (2, 3, 3),
+]
 _CONSTANTS = {
     shape: torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64) for shape in _SHAPES
 }
@@ -129,6 +144,24 @@ def trilinear(random: str, x: Tensor) -> Tensor:
     """The op that a bilinear layer is made of."""
     first, last = (x, weights(3)) if random == "first" else (weights(6), x)
     return aten._trilinear(first.expand(x.shape[0], 6), TENSOR, last.expand(x.shape[0], 3), [1, 3], [0], [1, 2], [2, 3])
+
+
+MASK = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])  # the second sees nothing
+SLOPES = torch.tensor([[0.0, -1.0, -torch.inf], [0.5, 0.0, -1.0], [-torch.inf] * 3], dtype=torch.float64)
+
+
+def attention(x: Tensor, fixed: str = "", **options) -> Tensor:
+    """Attention with two heads among three tokens: queries, keys and values from x, or some of them constants."""
+    parts = (x[:, i : i + 3].unflatten(2, (2, 3)).transpose(1, 2) for i in (0, 3, 6))
+    constant = weights(2, 3, 3).expand(x.shape[0], 2, 3, 3)
+    query, key, value = (constant if name in fixed else part for name, part in zip("qkv", parts, strict=True))
+    if options.get("enable_gqa"):
+        key, value = key[:, :1], value[:, :1]
+    return F.scaled_dot_product_attention(query, key, value, **options)
+
+
+def attended(name, error=0.3, **options):
+    return sampled(f"attention{name}", lambda x: attention(x, **options), (9, 6), error, scale=0.5)
 
 
 CASES = [
@@ -542,6 +575,20 @@ CASES = [
     sampled("logsumexp", lambda x: x.logsumexp(2), error=0.1),
     sampled("logsumexp of two dims", lambda x: x.logsumexp((1, 2), keepdim=True), error=0.15),
     sampled("logsumexp, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).logsumexp(2), error=0.1),
+    # attention
+    attended(""),
+    attended(", causal", is_causal=True),
+    attended(", masked", attn_mask=MASK),
+    attended(", additive mask", attn_mask=SLOPES),
+    attended(", scaled", scale=0.2),
+    attended(", shared keys", enable_gqa=True),
+    attended(", fixed queries", fixed="q"),
+    attended(", fixed keys", fixed="k"),
+    attended(", fixed values", fixed="v", error=0.7),
+    structural("attention to values", lambda x: attention(x, fixed="qk", attn_mask=MASK), (9, 6)),
+    structural(
+        "attention to shared values", lambda x: attention(x, fixed="qk", enable_gqa=True, is_causal=True), (9, 6)
+    ),
     # norms
     sampled("layer norm", nn.LayerNorm(6), error=0.2, scale=0.3),
     sampled("layer norm of two dims", nn.LayerNorm((4, 6)), error=0.2, scale=0.3),
