@@ -22,7 +22,7 @@ from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
-from dasp.propagation.values import Contributions, Toggled
+from dasp.propagation.values import Toggled
 
 aten = torch.ops.aten
 
@@ -114,6 +114,47 @@ def trilinear(random: str, x: Tensor) -> Tensor:
     """The op that a bilinear layer is made of."""
     first, last = (x, weights(3)) if random == "first" else (weights(6), x)
     return aten._trilinear(first.expand(x.shape[0], 6), TENSOR, last.expand(x.shape[0], 3), [1, 3], [0], [1, 2], [2, 3])
+
+
+class Everything(nn.Module):
+    """All that a recurrent network gives, for a row: outputs and last states."""
+
+    def __init__(self, network: nn.RNNBase) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows_first = self.network.batch_first
+        output, last = self.network(x if rows_first else x.transpose(0, 1))
+        states = [last] if isinstance(last, Tensor) else last
+        parts = (output if rows_first else output.transpose(0, 1), *(h.transpose(0, 1) for h in states))
+        return torch.cat([part.flatten(1) for part in parts], 1)
+
+
+class Steps(nn.Module):
+    """A cell, step by step."""
+
+    def __init__(self, cell: nn.RNNCellBase) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = None
+        for step in range(x.shape[1]):
+            state = self.cell(x[:, step], state)
+        return torch.cat(state, 1) if isinstance(state, tuple) else state
+
+
+class Translator(nn.Module):
+    """Takes the last states of its network for the first of another pass, over constants."""
+
+    def __init__(self, network: nn.LSTM) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.network(x.transpose(0, 1))[1]
+        return self.network(torch.ones_like(x).transpose(0, 1), states)[0].transpose(0, 1)
 
 
 CASES = [
@@ -465,6 +506,21 @@ CASES = [
     sampled("cosine with a constant", lambda x: F.cosine_similarity(weights(6), x, -1), error=0.2, scale=0.5),
     sampled("prod", lambda x: x.prod(2), error=0.3, scale=0.4, shift=1),
     sampled("prod keepdim", lambda x: x.prod(1, keepdim=True), error=0.3, scale=0.4),
+    # recurrent networks
+    *(
+        sampled(name, module, (3, 4), error=0.2, scale=0.4)
+        for name, module in (
+            ("LSTM", Everything(nn.LSTM(4, 5, 2, bidirectional=True, proj_size=2, batch_first=True))),
+            ("GRU", Everything(nn.GRU(4, 5, 2, bidirectional=True))),
+            ("RNN", Everything(nn.RNN(4, 5, bias=False, batch_first=True))),
+            ("RNN of ReLUs", Everything(nn.RNN(4, 5, nonlinearity="relu", batch_first=True))),
+            ("LSTM, random states", Translator(nn.LSTM(4, 5))),
+            ("LSTM cell", Steps(nn.LSTMCell(4, 5))),
+            ("GRU cell", Steps(nn.GRUCell(4, 5, bias=False))),
+            ("RNN cell", Steps(nn.RNNCell(4, 5))),
+            ("RNN cell of ReLUs", Steps(nn.RNNCell(4, 5, nonlinearity="relu"))),
+        )
+    ),
     structural("addmm, random bias", lambda x: torch.addmm(x[:, :2], x[:, 2:], weights(4, 2)), (6,)),
 ]
 
@@ -585,9 +641,7 @@ def test_certain_coalition_is_the_model(case: Case) -> None:
     member = torch.rand(2, count, generator=torch.Generator().manual_seed(3)).double().round()
     players = torch.arange(1, 2 * count + 1).view(on.shape)
     graph = lifted(case, Toggled(on, off, players))
-    frontier = graph.exact(Toggled(on, off, players))
-    values = [bernoulli(v, member) if isinstance(v, Contributions) else v for v in frontier]
-    result = graph.random(*values)
+    result = graph.frontier(Toggled(on, off, players)).map(lambda met: bernoulli(met, member)).propagated()
     expected = case.module(torch.where(member.view(on.shape) > 0, on, off))
     torch.testing.assert_close(result.mean, expected, rtol=1e-12, atol=1e-12)
 

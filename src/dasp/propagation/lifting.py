@@ -25,10 +25,10 @@ from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
+from dasp.propagation.rules.registry import RULES, Apart, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.turns import evaluating
-from dasp.propagation.values import Contributions, Linear, Toggled, packing
+from dasp.propagation.values import Contributions, Linear, Switched, Toggled, packing
 
 __all__ = ["Frontier", "Lifted", "covered", "lift", "operation"]
 
@@ -52,7 +52,7 @@ class Lifted:
         """What crosses from the exact half to the random one."""
         with torch.no_grad(), evaluating():
             values = tuple(self.exact(*inputs))
-        return Frontier(self, values, tuple(isinstance(x, Contributions) for x in values))
+        return Frontier(self, values, tuple(isinstance(x, (Contributions, Switched)) for x in values))
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,24 @@ class Frontier:
     def entries(self) -> int:
         """Numbers in the widest tensor of units."""
         met = [x for x in self.values if isinstance(x, Contributions)]
-        return max((x.expected(torch.zeros_like(x.value.difference)).numel() for x in met), default=1)
+        units = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in met]
+        return max([1, *units, *(x.on.numel() for x in self.values if isinstance(x, Switched))])
 
     def map(self, function: Callable[[Any], Any]) -> Frontier:
         """`function` of what depends on who takes part; constants stay."""
+
+        def mapped(x: Any) -> Any:
+            return replace(x, member=function(x.member)) if isinstance(x, Switched) else function(x)
+
         both = zip(self.values, self.meeting, strict=True)
-        return replace(self, values=tuple(function(x) if meets else x for x, meets in both))
+        return replace(self, values=tuple(mapped(x) if meets else x for x, meets in both))
 
     def propagated(self, *, batched: bool = False, through: Callable[..., Any] | None = None) -> Gaussian:
         """The model's output, where everything random is a Gaussian by now; `batched` along a first dimension. The
         random half may be run `through` a compiled version of it."""
         random = through or self.lifted.random
         if batched:
-            dims = tuple(0 if isinstance(x, Gaussian) else None for x in self.values)
-            random = torch.vmap(random, in_dims=dims)
+            random = torch.vmap(random, in_dims=tuple(map(_batch_dims, self.values)))
         with evaluating():
             return _as_gaussian(random(*self.values))
 
@@ -93,6 +97,13 @@ class Frontier:
 def _as_gaussian(output: Any) -> Gaussian:
     """An output that does not depend on the inputs has no variance."""
     return output if isinstance(output, Gaussian) else Gaussian(output, torch.zeros_like(output))
+
+
+def _batch_dims(x: Any) -> Any:
+    """Where a value has its batch, for vmap."""
+    if isinstance(x, Switched):
+        return Switched(None, None, None, 0)  # type: ignore[arg-type]
+    return 0 if isinstance(x, Gaussian) else None
 
 
 class _NoRule(Exception):
@@ -245,30 +256,46 @@ def _entry(x: Toggled) -> tuple[Toggled, Linear]:
     return x, lambda data, power: data
 
 
+def _switching(apart: Apart, count: int) -> Callable[[Toggled], Switched]:
+    def switching(x: Toggled) -> Switched:
+        """The value as it is, with the membership of its players."""
+        return Switched.of(x, apart(x), count)  # type: ignore[arg-type]
+
+    return switching
+
+
 def _cut(
     traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
 ) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
     random_nodes = {n for n in nodes if n.op == "output" or values[n] is _RANDOM or values[n] is _LATER}
-    used = {n for user in random_nodes for n in user.all_input_nodes} - random_nodes
     exact, random = fx.Graph(), fx.Graph()
     in_exact: dict[fx.Node, fx.Node] = {}
     for node in nodes:
         if node not in random_nodes:
             in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
             in_exact[node].target = targets.get(node, node.target)
-    frontier = [node for node in nodes if node in used and node.op != "get_attr"]
+    switched = {  # what takes its first argument as it is
+        node: exact.call_function(_switching(rule.apart, count), (in_exact[node.args[0]],))
+        for node in nodes
+        if node in random_nodes and (rule := RULES.get(node.target)) is not None and rule.apart is not None
+        if isinstance(value := values[node.args[0]], Toggled) and rule.apart(value) is not None
+    }
+    used = {n for user in random_nodes for n in user.all_input_nodes if not (user in switched and n is user.args[0])}
+    frontier = [node for node in nodes if node in used - random_nodes and node.op != "get_attr"]
     for node in frontier:
         if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
             identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
             in_exact[node] = exact.call_function(identity, (in_exact[node],))
-    exact.output(tuple(in_exact[node] for node in frontier))
+    exact.output((*(in_exact[node] for node in frontier), *switched.values()))
     exact.eliminate_dead_code()
     in_random = {node: random.placeholder(node.name) for node in frontier}
+    apart = {node: random.placeholder(f"{node.name}_apart") for node in switched}
     for node in nodes:
         if node in random_nodes or (node in used and node.op == "get_attr"):
-            in_random[node] = random.node_copy(node, in_random.__getitem__)
+            given = {**in_random, node.args[0]: apart[node]} if node in apart else in_random
+            in_random[node] = random.node_copy(node, given.__getitem__)
             in_random[node].target = targets.get(node, node.target)
     return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
 

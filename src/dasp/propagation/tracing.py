@@ -129,6 +129,7 @@ def _export(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", ".*_flat_weights")  # torch's own, about its recurrent networks
             program = torch.export.export(model, pair, dynamic_shapes=_described(model, shapes))
     except Exception as error:
         reason, where = _reason(error)

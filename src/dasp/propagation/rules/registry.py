@@ -5,7 +5,8 @@ A rule has two sides.
 - **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
   `Tracker` says whose entries the result has, or None if the op mixes players.
 - **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
-  gives its linear part, which turns the exact pair into a Gaussian with exact moments.
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments. A rule with `apart` takes the
+  exact pair itself where its first argument is one.
 
 Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
 
@@ -33,6 +34,9 @@ Op = Callable[..., Any]
 Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
 
+Apart = Callable[[Toggled], Tensor | None]
+"""The players of a value in the shape that a rule wants to know them in, or None if they are not apart in that shape."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -43,6 +47,7 @@ class Rule:
     linear: Callable[..., tuple[Any, Linear]] | None = None
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
+    apart: Apart | None = None  # if the rule takes its first argument as `Switched`, of these players
 
 
 RULES: dict[Op, Rule] = {}
@@ -100,13 +105,13 @@ def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kw
 
 
 def rule(
-    *ops: Op, tracker: Tracker = mixing, outputs: int | None = None, moves: bool = False
+    *ops: Op, tracker: Tracker = mixing, outputs: int | None = None, moves: bool = False, apart: Apart | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Register the decorated function on Gaussians as the rule of `ops`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
-            RULES[op] = Rule(function, tracker, outputs=outputs, moves=moves)
+            RULES[op] = Rule(function, tracker, outputs=outputs, moves=moves, apart=apart)
         return function
 
     return register
