@@ -25,7 +25,7 @@ from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.rules.registry import RULES, Apart, Rule, evaluate, named
+from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.turns import evaluating
 from dasp.propagation.values import Contributions, Linear, Switched, Toggled, packing
@@ -256,14 +256,6 @@ def _entry(x: Toggled) -> tuple[Toggled, Linear]:
     return x, lambda data, power: data
 
 
-def _switching(apart: Apart, count: int) -> Callable[[Toggled], Switched]:
-    def switching(x: Toggled) -> Switched:
-        """The value as it is, with the membership of its players."""
-        return Switched.of(x, apart(x), count)  # type: ignore[arg-type]
-
-    return switching
-
-
 def _cut(
     traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
 ) -> Lifted:
@@ -276,12 +268,12 @@ def _cut(
         if node not in random_nodes:
             in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
             in_exact[node].target = targets.get(node, node.target)
-    switched = {  # what takes its first argument as it is
-        node: exact.call_function(_switching(rule.apart, count), (in_exact[node.args[0]],))
-        for node in nodes
-        if node in random_nodes and (rule := RULES.get(node.target)) is not None and rule.apart is not None
-        if isinstance(value := values[node.args[0]], Toggled) and rule.apart(value) is not None
-    }
+    switched = {}  # what takes its first argument as it is
+    for node in nodes:
+        apart = RULES[node.target].apart if node in random_nodes and node.target in RULES else None
+        if apart is not None and isinstance(x := values[node.args[0]], Toggled) and apart(x) is not None:
+            given = in_exact[node.args[0]]
+            switched[node] = exact.call_function(Switched.of, (given, exact.call_function(apart, (given,)), count))
     used = {n for user in random_nodes for n in user.all_input_nodes if not (user in switched and n is user.args[0])}
     frontier = [node for node in nodes if node in used - random_nodes and node.op != "get_attr"]
     for node in frontier:
@@ -291,11 +283,11 @@ def _cut(
     exact.output((*(in_exact[node] for node in frontier), *switched.values()))
     exact.eliminate_dead_code()
     in_random = {node: random.placeholder(node.name) for node in frontier}
-    apart = {node: random.placeholder(f"{node.name}_apart") for node in switched}
+    as_is = {node: random.placeholder(f"{node.name}_apart") for node in switched}
     for node in nodes:
         if node in random_nodes or (node in used and node.op == "get_attr"):
-            given = {**in_random, node.args[0]: apart[node]} if node in apart else in_random
-            in_random[node] = random.node_copy(node, given.__getitem__)
+            taken = {**in_random, node.args[0]: as_is[node]} if node in as_is else in_random
+            in_random[node] = random.node_copy(node, taken.__getitem__)
             in_random[node].target = targets.get(node, node.target)
     return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
 

@@ -119,7 +119,6 @@ def _same(x: Tensor, power: Power = 1) -> Tensor:
     return x
 
 
-
 # torch.vmap sees through the dataclass.
 _pytree.register_pytree_node(
     Switched,

@@ -58,9 +58,12 @@ class Layer:
         self.project = _Affine(others[-1]) if len(others) % 2 else None  # from an LSTM's cells to its smaller state
 
 
-def _sum(a: Gaussian, b: Gaussian) -> Gaussian:
-    both = a.factors is not None and b.factors is not None
-    return Gaussian(a.mean + b.mean, a.variance + b.variance, a.factors + b.factors if both else None)  # type: ignore[operator]
+def _sum(a: Gaussian, b: Gaussian, sign: int = 1) -> Gaussian:
+    """a + sign·b."""
+    mean, variance = torch.add(a.mean, b.mean, alpha=sign), a.variance + b.variance
+    if a.factors is None or b.factors is None:
+        return Gaussian(mean, variance)
+    return Gaussian(mean, variance, torch.add(a.factors, b.factors, alpha=sign))
 
 
 def _product(a: Gaussian, b: Gaussian) -> Gaussian:
@@ -107,16 +110,15 @@ def _gru(p: Gaussian, state: State, layer: Layer) -> State:
     (gates, new), (again, inner) = (_parts(x, 2 * size, size) for x in (p, layer.again(h)))
     r, z = _parts(_opened(_tanh(_sum(gates, again))), size, size)
     n = _tanh(_sum(new, _product(r, inner)))
-    kept = 1 - z.mean
-    difference = Gaussian(h.mean - n.mean, h.variance + n.variance, None if h.factors is None else h.factors - n.factors)
-    variance = torch.addcmul(z.mean**2 * h.variance, kept * kept, n.variance)
-    variance = torch.addcmul(variance, difference.mean**2, z.variance)
-    variance = torch.addcmul(variance, z.total_variance, difference.total_variance)
-    mean = torch.addcmul(n.mean, z.mean, difference.mean)
-    if z.factors is None:
+    change = _sum(h, n, -1)
+    mean = torch.addcmul(n.mean, z.mean, change.mean)
+    variance = torch.addcmul(z.mean**2 * h.variance, (1 - z.mean) ** 2, n.variance)
+    variance = torch.addcmul(variance, change.mean**2, z.variance)
+    variance = torch.addcmul(variance, z.total_variance, change.total_variance)
+    if z.factors is None or n.factors is None or change.factors is None:
         return (Gaussian(mean, variance),)
-    covariance = z.covariance(difference)
-    factors = n.factors + z.mean * difference.factors + difference.mean * z.factors
+    covariance = z.covariance(change)
+    factors = torch.addcmul(torch.addcmul(n.factors, z.mean, change.factors), change.mean, z.factors)
     return (Gaussian(mean + covariance, torch.addcmul(variance, covariance, covariance), factors),)
 
 

@@ -30,7 +30,8 @@ from dasp.propagation.values import NOBODY, Switched, Toggled
 
 aten = torch.ops.aten
 
-Value = Gaussian | Switched | Tensor
+First = Gaussian | Tensor  # states to begin with
+Value = First | Switched
 _STEPS, _STREAMS = -4, -3
 
 
@@ -49,8 +50,8 @@ def _certain(x: Tensor, columns: int) -> Gaussian:
 
 @dataclass(frozen=True)
 class _Switch:
-    """By whom steps are switched: the membership of each step's player, (steps, 1, rows, 1), and which steps have another
-    player than the one before."""
+    """By whom steps are switched: the membership of each step's player, (steps, 1, rows, 1), and which of the steps
+    have another player than the one before."""
 
     member: Gaussian
     fresh: list[bool]
@@ -109,12 +110,18 @@ def _direction(
 
 
 def _recurrent(
-    cell: Cell, x: Value, initial: Sequence[Value], params: Sequence[Tensor], has_biases: bool, *, directions: int
+    cell: Cell,
+    x: Value,
+    initial: Sequence[First],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    *,
+    directions: int,
 ) -> tuple[Gaussian, ...]:
     """Outputs (steps, rows, units) and last states (layers, rows, units) of a network in all its layers."""
     random = [y.member if isinstance(y, Switched) else y for y in (x, *initial)]
     columns = max(y.rank for y in random if isinstance(y, Gaussian))
-    states = [y if isinstance(y, Gaussian) else _certain(y, columns) for y in initial]
+    states = [_certain(y, columns) if isinstance(y, Tensor) else y for y in initial]
     value, switch = _streams(x, columns)
     number = states[0].mean.shape[-3]
     forwards = range(value.mean.shape[_STEPS])
@@ -143,23 +150,25 @@ def _turned(x: Value) -> Value:
     return _each(turn, x) if isinstance(x, Gaussian) else turn(x)
 
 
-def _network(cell: Cell, x: Value, initial: Sequence[Value], params: Sequence[Tensor], *options: Any) -> Any:
+def _network(cell: Cell, x: Value, initial: Sequence[First], params: Sequence[Tensor], *options: Any) -> Any:
     has_biases, _layers, _dropout, _train, bidirectional, batch_first = options
     x = _turned(x) if batch_first else x
     output, *last = _recurrent(cell, x, initial, params, has_biases, directions=1 + bidirectional)
     return _turned(output) if batch_first else output, *last
 
 
-def _step(cell: Cell, x: Value, initial: Sequence[Value], *params: Tensor | None) -> list[Gaussian]:
+def _step(cell: Cell, x: Value, initial: Sequence[First], *params: Tensor | None) -> list[Gaussian]:
     """A network of one step; its states."""
 
-    def raised(x: Value) -> Value:
-        if isinstance(x, Switched):
-            return Switched(x.on[None], x.off[None], x.players[None], raised(x.member))
+    def raised(x: First) -> Any:
         return _each(lambda y: y.unsqueeze(-3), x) if isinstance(x, Gaussian) else x[None]
 
+    if isinstance(x, Switched):
+        step: Value = Switched(x.on[None], x.off[None], x.players[None], raised(x.member))
+    else:
+        step = raised(x)
     given = [p for p in params if p is not None]
-    states = _recurrent(cell, raised(x), [raised(h) for h in initial], given, len(given) > 2, directions=1)[1:]
+    states = _recurrent(cell, step, [raised(h) for h in initial], given, len(given) > 2, directions=1)[1:]
     return [_each(lambda y: y.squeeze(-3), h) for h in states]
 
 
@@ -170,48 +179,48 @@ def one_player(x: Toggled) -> Tensor | None:
 
 
 @rule(aten.lstm.input, apart=one_player)
-def lstm(x: Value, states: Sequence[Value], params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
+def lstm(x: Value, states: Sequence[First], params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs, last h and last c of an LSTM."""
     return _network(LSTM, x, states, params, *options)  # type: ignore[no-any-return]
 
 
 @rule(aten.gru.input, apart=one_player)
-def gru(x: Value, state: Value, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
+def gru(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a GRU."""
     return _network(GRU, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
 @rule(aten.rnn_tanh.input, apart=one_player)
-def rnn_tanh(x: Value, state: Value, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
+def rnn_tanh(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a plain network."""
     return _network(PLAIN, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
 @rule(aten.rnn_relu.input, apart=one_player)
-def rnn_relu(x: Value, state: Value, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
+def rnn_relu(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a plain network with ReLUs."""
     return _network(RECTIFIED, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
 @rule(aten.lstm_cell.default, apart=one_player)
-def lstm_cell(x: Value, states: Sequence[Value], *params: Tensor | None) -> list[Gaussian]:
+def lstm_cell(x: Value, states: Sequence[First], *params: Tensor | None) -> list[Gaussian]:
     """The next h and c."""
     return _step(LSTM, x, states, *params)
 
 
 @rule(aten.gru_cell.default, apart=one_player)
-def gru_cell(x: Value, state: Value, *params: Tensor | None) -> Gaussian:
+def gru_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(GRU, x, [state], *params)[0]
 
 
 @rule(aten.rnn_tanh_cell.default, apart=one_player)
-def rnn_tanh_cell(x: Value, state: Value, *params: Tensor | None) -> Gaussian:
+def rnn_tanh_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(PLAIN, x, [state], *params)[0]
 
 
 @rule(aten.rnn_relu_cell.default, apart=one_player)
-def rnn_relu_cell(x: Value, state: Value, *params: Tensor | None) -> Gaussian:
+def rnn_relu_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(RECTIFIED, x, [state], *params)[0]

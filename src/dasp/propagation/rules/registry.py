@@ -35,7 +35,7 @@ Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
 
 Apart = Callable[[Toggled], Tensor | None]
-"""The players of a value in the shape that a rule wants to know them in, or None if they are not apart in that shape."""
+"""The players of a value in the shape that a rule wants to know them in; None if they are not apart in that shape."""
 
 
 @dataclass(frozen=True)
