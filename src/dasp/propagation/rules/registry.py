@@ -5,7 +5,8 @@ A rule has two sides.
 - **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
   `Tracker` says whose entries the result has, or None if the op mixes players.
 - **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
-  gives its linear part, which turns the exact pair into a Gaussian with exact moments.
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments. A rule with `apart` takes the
+  exact pair itself where its first argument is one.
 
 Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
 
@@ -33,6 +34,9 @@ Op = Callable[..., Any]
 Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
 
+Apart = Callable[[Toggled], Tensor | None]
+"""The players of a value in the shape that a rule wants to know them in; None if they are not apart in that shape."""
+
 
 Takes = Literal["reals", "counts", "conditions"]
 """What may be random in an op: reals; also conditions, which are 0 or 1, and sums of them; conditions alone."""
@@ -49,6 +53,7 @@ class Rule:
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
     takes: Takes = "reals"
     condition: bool = False  # whether its result is true or false
+    apart: Apart | None = None  # if the rule takes its first argument as `Switched`, of these players
 
 
 RULES: dict[Op, Rule] = {}
