@@ -132,11 +132,12 @@ RULES[aten.bilinear.default] = _random_bilinear(RULES[aten.bilinear.default])
 def cdist(a: Any, b: Any, order: float, mode: int | None = None) -> Gaussian:
     """Norms of the differences of all rows of a from all of b; a row is at no distance from itself."""
     rows, others = (_unsqueezed(x, dim) for x, dim in ((a, -2), (b, -3)))
-    distances: Gaussian = vector_norm(sub(rows, others), order, [-1])
+    differences = sub(rows, others)
     if a is not b:
-        return distances
-    other = 1 - torch.eye(a.mean.shape[-2], dtype=a.mean.dtype, device=a.mean.device)
-    return scaled(distances, other)
+        return vector_norm(differences, order, [-1])  # type: ignore[no-any-return]
+    same = torch.eye(a.mean.shape[-2], dtype=a.mean.dtype, device=a.mean.device)
+    distances = vector_norm(add(differences, same.unsqueeze(-1)), order, [-1])  # the norm of 0 has no derivative
+    return scaled(distances, 1 - same)
 
 
 def _unsqueezed(x: Any, dim: int) -> Any:
