@@ -16,11 +16,13 @@ from torch import nn
 
 from dasp.attribution.any_method import estimated
 from dasp.errors import BadInput, OverflowingRows
-from dasp.explainer.conversion import MultilayerPerceptron, converted
+from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
+from dasp.explainer.encoding import Encoder
 from dasp.explainer.inputs import Inputs
 from dasp.explainer.misfit import misfit
+from dasp.explainer.raw_tables import RawTables
 from dasp.explainer.result import Attributed, unbalanced_rows
-from dasp.explainer.rows import device_of, together
+from dasp.explainer.rows import device_of, input_dtype, together
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import PREDICTED
@@ -44,7 +46,7 @@ class Explainer:
 
     Args:
         model: a module in evaluation mode, an `ExportedProgram`, a scikit-learn MLP (explained by its logits) or a
-            pipeline of scalers that ends in one, a Keras model on the torch backend, or any function of tensors.
+            pipeline that ends in one, a Keras model on the torch backend, or any function of tensors.
         background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
             baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
@@ -54,7 +56,9 @@ class Explainer:
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
             row's largest, or None for all.
         baselines: instead of a background, as in Captum: a number, a row, or a row for each row. Zeros by default.
-        feature_mask: integers that broadcast to a row; entries with the same number are one player.
+        feature_mask: integers that broadcast to a row; entries with the same number are one player. Of images, each
+            may have a mask of its own. `dasp.players` makes masks.
+        players: instead, a short text: "block:8", "superpixel:60", "window:25", … (see `dasp.players.named`).
         feature_names: of the columns, if `background` and X do not tell; or of the players.
         output_names: of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
@@ -67,6 +71,11 @@ class Explainer:
         seed: for everything that is sampled. Rows do not depend on the rows beside them.
         show_progress: show a progress bar.
         output: which of the model's results, if it returns several: a name or an index.
+        mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
+            background and baselines are on the scale of x.
+        encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
+            the players their columns. `baselines="missing"`: absent columns are missing values, which it fills in. Of
+            a pipeline that ends in an MLP, it is what comes before.
 
     A model with several inputs takes a tuple of them, or a dictionary by keyword; what else is given for each input
     (`background`, `baselines`, `feature_mask`, `feature_names`) is then so, too.
@@ -101,11 +110,17 @@ class Explainer:
         seed: int = 0,
         show_progress: bool = False,
         output: Output = None,
+        players: str | None = None,
+        mean: Any = None,
+        std: Any = None,
+        encoder: Any = None,
     ) -> None:
         self.automatic = method == "auto"
         self.method = method if self.automatic else method_name(method)
         self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
         self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
+        if encoder is None:
+            encoder, model = encoder_and_network(model)
         self.model = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
@@ -116,10 +131,18 @@ class Explainer:
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
             self.output_names = self.output_names or self.model.output_names
-        self.inputs = Inputs(
-            self.model, self.device, columns, background=background, baselines=baselines, feature_mask=feature_mask,
-            feature_names=feature_names,
-        )  # fmt: skip
+        given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
+                 "feature_names": feature_names}  # fmt: skip
+        scaled = mean is not None or std is not None
+        if scaled:
+            self.model = normalized(self.model, mean, std, input_dtype(self.model), self.device)
+        if encoder is None:
+            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, scaled=scaled)
+        else:
+            if scaled or players is not None:
+                raise BadInput("an encoder goes with raw columns as players, and without mean and std")
+            self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
+            self.model = self.inputs.model
         if output is not None:
             self.model = forward_of(self.model, output)
         self._chosen: dict[tuple[int, int], _Chosen] = {}  # by the number of players and of outputs
@@ -150,7 +173,7 @@ class Explainer:
         if self.automatic and self.wanted.tolerance is None:
             result = replace(result, missed=0)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.wanted.tolerance)
-        return result
+        return self.inputs.answered(result)
 
     def prepare(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Request:
         """The rows and what is asked of them, checked; prediction and base are evaluated here, and only here."""
@@ -165,6 +188,8 @@ class Explainer:
 
     def run(self, request: Request) -> Attributed:
         """The rows explained, by the method that suits them."""
+        if len(request.games) > 1:  # each row has players of its own
+            return Attributed.cat([self.run(part) for part in request.apart()])
         (game,) = request.games
         chosen = self._choice(request)
         options = chosen.wanted.options(chosen.name, METHODS[chosen.name], game)

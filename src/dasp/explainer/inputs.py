@@ -15,8 +15,9 @@ from dasp.errors import BadInput
 from dasp.explainer.misfit import what_zero_is
 from dasp.explainer.result import Attributed
 from dasp.explainer.rows import Rows, input_dtype, one_by_one, takes_integers, together
-from dasp.explainer.shap_format import explanation
+from dasp.explainer.shap_format import explanation, is_image
 from dasp.games.arguments import Arguments
+from dasp.players import named
 
 __all__ = ["Inputs"]
 
@@ -39,8 +40,14 @@ class Inputs:
         baselines: Any,
         feature_mask: Any,
         feature_names: Any,
+        players: str | None = None,
+        scaled: bool = False,
     ) -> None:
         self.device, self.dtype, self.integers = device, input_dtype(model), takes_integers(model)
+        self.scaled = scaled  # whether whole numbers, as the shades of a photo, are made real ones by a normalisation
+        self.players = None if players is None else named(players)
+        if players is not None and feature_mask is not None:
+            raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
         names = {} if feature_names is None else one_by_one(feature_names)
         self.names = {key: [str(name) for name in own] for key, own in names.items()}
@@ -79,26 +86,36 @@ class Inputs:
         for key, part in one_by_one(given).items():
             name = what if key is None else f"{what}[{key!r}]"
             names = self.columns.get(key)
-            found[key] = Rows.of(part, self.dtype, self.device, integers=self.integers, names=names, what=name)
+            rows = Rows.of(part, self.dtype, self.device, integers=self.integers, names=names, what=name)
+            found[key] = replace(rows, tensor=rows.tensor.to(self.dtype)) if self.scaled else rows
         return found
+
+    def _masks(self, parts: dict[Any, Tensor]) -> dict[Any, Tensor]:
+        """The players of rows: those that were given, or as they are named."""
+        if self.players is None:
+            return self.masks
+        if None not in parts:
+            raise BadInput("players are named for one input only: for several, give a feature_mask for each")
+        return {None: self.players(parts[None])}
 
     def arguments(self, x: Any, target: Any, extra: Any) -> Arguments:
         """The arguments of an `attribute` call for rows, checked."""
         parts = {key: rows.tensor for key, rows in self.rows(x, "x").items()}
+        masks = self._masks(parts)
         for key, part in parts.items():
             if isinstance(target, list) and len(target) != len(part):
                 raise BadInput(f"there are {len(target)} targets for {len(part)} rows")
-            off, mask = self.off.get(key), self.masks.get(key)
+            off, mask = self.off.get(key), masks.get(key)
             if self.averaged and off is not None and off.shape[1:] != part.shape[1:]:
                 shapes = tuple(off.shape[1:]), tuple(part.shape[1:])
                 raise BadInput("rows of the background have the shape {}, x {}".format(*shapes))
-            if mask is not None and mask.dim() == part.dim() and len(mask) > 1:
+            if mask is not None and mask.dim() == part.dim() and len(mask) > 1 and not is_image(part.shape):
                 raise BadInput(
                     f"feature_mask has {len(mask)} rows: columns of an explanation are the same for all rows"
                 )
         extra = tree_map_only(Tensor, lambda given: given.to(self.device), extra)
-        masks = together(self.masks) if self.masks else None
-        return Arguments(together(parts), together(self.off), target, extra, masks, self.averaged)
+        players = together(masks) if masks else None
+        return Arguments(together(parts), together(self.off), target, extra, players, self.averaged)
 
     def note_zeros(self, tensors: tuple[Tensor, ...]) -> None:
         """Say once in the log what absent features are, where nobody said and zeros are far from the data."""
@@ -108,25 +125,31 @@ class Inputs:
             log.warning(note)
             self._noted = True
 
+    def answered(self, result: Attributed) -> Attributed:
+        """The result in the shape of the inputs as they were given."""
+        return result
+
     def explanations(self, result: Attributed, parts: dict[Any, Rows], output_names: Sequence[str] | None) -> Any:
         """The result as a `shap.Explanation` for each input."""
-        self._check_apart()
+        masks = self._masks({key: rows.tensor for key, rows in parts.items()})
+        _check_apart(masks)
         values, std = one_by_one(result.values), one_by_one(result.std)
         found = {}
         for key, rows in parts.items():
             own = replace(result, values=values[key], std=std.get(key))
             names = self.names.get(key) or rows.names or self.columns.get(key)
-            found[key] = explanation(own, rows.data, self.masks.get(key), names, output_names)
+            found[key] = explanation(own, rows.data, masks.get(key), names, output_names)
         return together(found)
 
-    def _check_apart(self) -> None:
-        """Refuse players with entries in several inputs, as each of these has an explanation of its own."""
-        seen: set[int] = set()
-        for mask in self.masks.values():
-            own = set(mask.unique().tolist())
-            if both := seen & own:
-                raise BadInput(
-                    f"player {min(both)} of feature_mask is in several inputs, and would be in each explanation: give "
-                    "every input numbers of its own, or take `attribute`"
-                )
-            seen |= own
+
+def _check_apart(masks: dict[Any, Tensor]) -> None:
+    """Refuse players with entries in several inputs, as each of these has an explanation of its own."""
+    seen: set[int] = set()
+    for mask in masks.values():
+        own = set(mask.unique().tolist())
+        if both := seen & own:
+            raise BadInput(
+                f"player {min(both)} of feature_mask is in several inputs, and would be in each explanation: give "
+                "every input numbers of its own, or take `attribute`"
+            )
+        seen |= own

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-__all__ = ["LARGE_GAP", "Attributed", "unbalanced_rows"]
+__all__ = ["LARGE_GAP", "Attributed", "picture_of", "unbalanced_rows"]
 
 log = logging.getLogger("dasp")
 
@@ -35,6 +35,9 @@ class Attributed:
     method: str
     missed: int = 0  # rows that did not reach the tolerance
     unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
+
+    def _repr_html_(self) -> str | None:
+        return picture_of(self)
 
     @staticmethod
     def cat(parts: list[Attributed]) -> Attributed:
@@ -73,3 +76,13 @@ def unbalanced_rows(values: Tensor, gap: Tensor) -> int:
     """
     sizes = values.abs().sum(0).reshape(len(gap), -1).sum(1)
     return int((gap.reshape(len(gap), -1).abs().sum(1) > LARGE_GAP * sizes).sum())
+
+
+def picture_of(explained: Any) -> str | None:
+    """What a notebook shows: a picture with error bars; None, and so the text, without matplotlib and for what has no
+    one picture."""
+    try:
+        from dasp.plots.html import picture  # noqa: PLC0415 (matplotlib is an extra)
+    except ImportError:
+        return None
+    return picture(explained)

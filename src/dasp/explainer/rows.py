@@ -115,9 +115,11 @@ def _array(given: Any, what: str) -> np.ndarray:
 
 
 def input_dtype(model: Any) -> torch.dtype:
-    """The dtype of a model's weights; torch's default for a function."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
+    default."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
+    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
 
 
 def device_of(model: Any) -> torch.device | None:

@@ -96,6 +96,12 @@ class Request:
             yield slice(start, start + game.rows), game, select
             start += game.rows
 
+    def apart(self) -> Iterator[Request]:
+        """A request for each game."""
+        for rows, game, select in self.parts():
+            full, empties = self.full[rows], self.empties[:, rows]
+            yield replace(self, games=[game], selections=[select], full=full, empties=empties)
+
     def captum_targets(self) -> Iterator[Any]:
         """Captum's `target` for one selected output after the other, for all rows."""
         first = self.selections[0]
