@@ -7,7 +7,6 @@ entries.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.export import ExportedProgram
 from dasp.errors import BadInput
 from dasp.propagation.bags import DECOMPOSITIONS
 from dasp.propagation.exporting import check_dynamic_batch, exported, quietly, rows_are_fixed
+from dasp.propagation.rewriting import SINGLE, assign_by_choice, take_first
 
 __all__ = [
     "SHAPE_ONLY", "check_dynamic_batch", "check_evaluation_mode", "checked_model", "rows_are_fixed", "trace",
@@ -59,10 +59,12 @@ def trace(
     graph = module.graph
     _one_output(graph)
     for node in graph.nodes:
-        if node.op == "call_function" and node.target in _SINGLE:
-            _take_first(graph, node)
+        if node.op == "call_function" and node.target in SINGLE:
+            take_first(graph, node)
         elif not node.users and "_assert" in str(node.target):
             graph.erase_node(node)
+        elif node.target is aten.index_put.default:
+            assign_by_choice(node)
         elif node.target is aten.squeeze.default:  # must not take the batch away when it has one row
             sizes = node.args[0].meta["val"].shape
             node.target = aten.squeeze.dims
@@ -82,7 +84,7 @@ def _module(program: ExportedProgram) -> fx.GraphModule:
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)
     for node in module.graph.nodes:
-        if node.target is aten.contiguous.default or (node.target in _DROPOUTS and not (node.args[1] and node.args[2])):
+        if node.target in _DROPOUTS and not (node.args[1] and node.args[2]):
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)  # what is random counts as alive
         elif node.target is aten.copy_.default and node.args[0].op == "placeholder":
@@ -93,7 +95,7 @@ def _module(program: ExportedProgram) -> fx.GraphModule:
 
 def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
     """Whether a node can stay as it is: because its op is in `keep`, or because no input of the model is in it."""
-    whole = {*keep, *SHAPE_ONLY, *_SINGLE, aten.squeeze.default}
+    whole = {*keep, *SHAPE_ONLY, *SINGLE, aten.squeeze.default}
     depends: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
@@ -192,32 +194,3 @@ def _pool_first(pool: fx.Node) -> None:
         after = pool.graph.call_function(aten.relu.default, (pool,))
     after.meta = dict(pool.meta)
     pool.replace_all_uses_with(after, delete_user_cb=lambda user: user is not after)
-
-
-# Ops with a main result and by-products, as ops with one result: arguments → (op, arguments).
-_SINGLE: dict[Any, Any] = {
-    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
-        aten.batch_norm.default,
-        (x, weight, bias, mean, variance, False, momentum, eps, False),
-    ),
-    aten.max.dim: lambda x, dim, keepdim=False: (aten.amax.default, (x, [dim], keepdim)),
-    aten.min.dim: lambda x, dim, keepdim=False: (aten.amin.default, (x, [dim], keepdim)),
-    aten.max_pool2d_with_indices.default: lambda *args: (aten.max_pool2d.default, args),
-    aten.max_pool3d_with_indices.default: lambda *args: (aten.max_pool3d.default, args),
-}
-
-
-def _take_first(graph: fx.Graph, node: fx.Node) -> None:
-    """Replace `node[0]` by the op that gives just that, if nothing else of the result is used."""
-    users = list(node.users)
-    if any(user.target is not operator.getitem or user.args[1] != 0 for user in users):
-        return
-    target, args = _SINGLE[node.target](*node.args, **node.kwargs)
-    with graph.inserting_before(node):
-        single = graph.call_function(target, args)
-    value = node.meta["val"]
-    single.meta = {**node.meta, "val": value[0] if isinstance(value, (tuple, list)) else value}
-    for user in users:
-        user.replace_all_uses_with(single)
-        graph.erase_node(user)
-    graph.erase_node(node)
