@@ -258,7 +258,7 @@ CASES: dict[str, tuple[str, str]] = {
     "players by a prefix that no column has": ("small:build rows.csv --players prefix:z", "no column begins with 'z_'"),
     "players by no prefix": ("small:build rows.csv --players prefix:", "--players is prefix:: no column"),
     "players by prefixes of images": ("small:pictures images --players prefix:a", "the data has no columns whose"),
-    "players with a taken name": ("small:build gap.csv --players prefix:gap", "'gap' is the name of a column of the out"),
+    "players with a taken name": ("small:build gap.csv --players prefix:gap", "'gap' is the name of a column of"),
     # the output
     "output that is no table": ("small:build rows.csv -o out.txt", "a name that ends in .parquet or .csv is needed"),
     "CSV output of images": ("small:pictures images -o out.csv", "rows of shape (1, 4, 4) have no columns"),

@@ -27,8 +27,8 @@ class Summary:
     >>> summary.add(table)
     >>> print(*summary.lines(40), sep="\n")
     most important, by the mean of |value|:
-      a ███████████████████████████     1.500
-      b ████▌                          0.2500
+      a    ███████████████████████     1.500
+      b    ███▉                       0.2500
     """
 
     rows: int = 0
