@@ -123,7 +123,7 @@ CASES: dict[str, tuple[str, str]] = {
     "unknown kind of model": ("rows.xlsx rows.csv", "rows.xlsx: a model is a .pt2"),
     "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
     "damaged model": ("damaged.pt2 rows.csv", "is not a program of torch.export.save, or damaged"),
-    "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: it ends early"),
+    "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: it has"),
     "script": ("model.ts rows.csv", "is a script of torch.jit, which can run any code"),
     "damaged script": ("model.ts rows.csv --trust", "model.ts cannot be read"),
     "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),
