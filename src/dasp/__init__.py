@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dasp.errors import UnsupportedOperation, UntraceableModel
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
     from dasp.evaluation.audit import audit
-    from dasp.explainer import Explainer
+    from dasp.explainer import Explainer, TextExplainer
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "GradientShapley",
     "PermutationShapley",
     "ProbabilisticNetwork",
+    "TextExplainer",
     "UnsupportedOperation",
     "UntraceableModel",
     "audit",
@@ -59,14 +60,14 @@ _HOMES = {
     "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
     "dasp.evaluation.audit": ("audit",),
-    "dasp.explainer": ("Explainer",),
+    "dasp.explainer": ("Explainer", "TextExplainer"),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
 }
 _MODULES = {
     "axioms": "dasp.evaluation.axioms",
     **{
         room: f"dasp.{room}"
-        for room in ("attribution", "errors", "evaluation", "explainer", "games", "methods", "propagation")
+        for room in ("attribution", "errors", "evaluation", "explainer", "games", "methods", "players", "propagation")
     },
 }
 

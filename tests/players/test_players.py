@@ -105,7 +105,8 @@ def test_players_by_name(text, mask):
 
 
 def test_every_image_has_superpixels_of_its_own():
-    images = torch.rand(2, 3, 12, 12)
+    photo = torch.tensor(data.astronaut()[::8, ::8]).permute(2, 0, 1)
+    images = torch.stack([photo, photo.flip(2)])
     assert torch.equal(named("superpixel:6")(images), superpixels(images, 6))
 
 
@@ -130,6 +131,7 @@ def test_names_of_no_players_are_refused(text):
         (lambda: superpixels(torch.rand(8, 8, 3), 4), r"image.permute\(2, 0, 1\)"),
         (lambda: superpixels(torch.rand(3, 8, 8), 1), "from 2 on"),
         (lambda: superpixels(torch.full((3, 8, 8), torch.nan), 4), "NaN"),
+        (lambda: superpixels(torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(0)), 6), "only one region"),
         (lambda: without(torch.rand(3, 8, 8), "noise"), "'noise'"),
         (lambda: without(torch.rand(3, 8, 8), "blur:-1"), "'blur:-1'"),
         (lambda: without(torch.rand(3, 8, 8), (1, 2)), "each of the 3 channels"),

@@ -91,7 +91,8 @@ class Worker:
     def use_players_of(self, x: Tensor) -> int:
         """Explain a row by its own players; how many these are."""
         assert self.task.masks is not None
-        mask = self.explainer.feature_mask = named(self.task.masks)(x)
+        mask = named(self.task.masks)(x)
+        self.explainer.inputs.masks = {None: mask}
         return int(mask.max()) + 1
 
     def _explain(self, chunk: Chunk) -> pa.Table:
@@ -162,8 +163,7 @@ class Worker:
             **self._data(chunk),
         }
         if self.task.masks is not None:
-            mask = self.explainer.feature_mask
-            assert mask is not None
+            (mask,) = self.explainer.inputs.masks.values()
             columns["players"] = _lists(mask.expand(chunk.values.shape).reshape(rows, -1).numpy().astype(np.int32))
         shape = str(list(chunk.values.shape[1:]))
         about = {"shape": shape} if self.task.names is None and self.task.mask is None else {}
