@@ -201,7 +201,7 @@ def test_an_image_of_one_colour_is_named(here):
         Image.fromarray(image).save(f"images/{name}.png")
     result = dasp("explain", "colours:build", "images", "--players", "superpixel:9", "-o", "out.parquet")
     assert (result.code, besides_random(result.err).count("\n")) == (2, 1), result.err
-    assert "the row of id b.png has a single superpixel" in result.err
+    assert "--players superpixel:9, the row of id b.png: the image has only one region" in result.err
 
 
 # CSV

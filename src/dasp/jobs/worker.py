@@ -83,17 +83,17 @@ class Worker:
         return sum((notes for notes, _ in alone), Notes()).on(pa.concat_tables(tables) if tables else pa.table({}))
 
     def _explain_alone(self, row: Chunk) -> pa.Table:
-        """A row with players of its own, of which there must be several."""
-        if self.use_players_of(torch.from_numpy(row.values)) < 2:
-            raise BadInput(f"the row of id {row.ids[0]} has a single superpixel: leave it out, or ask for more of them")
+        """A row with players of its own."""
+        try:
+            self.use_players_of(torch.from_numpy(row.values))
+        except BadInput as error:
+            raise BadInput(f"--players {self.task.masks}, the row of id {row.ids[0]}: {error}") from error
         return self._explain(row)
 
-    def use_players_of(self, x: Tensor) -> int:
-        """Explain a row by its own players; how many these are."""
+    def use_players_of(self, x: Tensor) -> None:
+        """Explain a row by its own players."""
         assert self.task.masks is not None
-        mask = named(self.task.masks)(x)
-        self.explainer.inputs.masks = {None: mask}
-        return int(mask.max()) + 1
+        self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
 
     def _explain(self, chunk: Chunk) -> pa.Table:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
