@@ -268,7 +268,7 @@ def test_log(here):
 
 def test_import_is_light():
     """What belongs to an extra is imported when it is needed."""
-    extras = ["typer", "pyarrow", "ray", "rich", "pandas", "shap", "shapiq", "sklearn", "keras"]
+    extras = ["typer", "pyarrow", "ray", "rich", "pandas", "shap", "shapiq", "sklearn", "keras", "matplotlib"]
     code = f"import sys, dasp; print([name for name in {extras} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout == "[]\n"
