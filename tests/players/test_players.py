@@ -10,7 +10,7 @@ from skimage import data
 
 from dasp import ExactShapley
 from dasp.errors import BadInput
-from dasp.players import blocks, channels, prefixes, superpixels, windows, without
+from dasp.players import blocks, channels, named, prefixes, superpixels, windows, without
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,36 @@ def test_columns_that_begin_alike():
 
 
 @pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("block:2", blocks((3, 8, 10), 2)),
+        ("block:2x5", blocks((3, 8, 10), (2, 5))),
+        (" Block:4,channel ", blocks((3, 8, 10), 4, by_channel=True)),
+        ("window:3", windows((3, 8, 10), 3)),
+        ("window:3,channel,dim=1", windows((3, 8, 10), 3, time=1, by_channel=True)),
+        ("channel", channels((3, 8, 10))),
+        ("channel,dim=-1", channels((3, 8, 10), dim=-1)),
+    ],
+)  # fmt: skip
+def test_players_by_name(text, mask):
+    assert torch.equal(named(text)(torch.zeros(5, 3, 8, 10)), mask[None])
+
+
+def test_every_image_has_superpixels_of_its_own():
+    photo = torch.tensor(data.astronaut()[::8, ::8]).permute(2, 0, 1)
+    images = torch.stack([photo, photo.flip(2)])
+    assert torch.equal(named("superpixel:6")(images), superpixels(images, 6))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "block", "block:0", "block:2,dim=1", "window:2x2", "channel:2", "pixel", "block:-2"]
+)
+def test_names_of_no_players_are_refused(text):
+    with pytest.raises(BadInput):
+        named(text)(torch.zeros(5, 3, 8, 10))
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: blocks((3,), 2), "is no image"),
@@ -101,6 +131,7 @@ def test_columns_that_begin_alike():
         (lambda: superpixels(torch.rand(8, 8, 3), 4), r"image.permute\(2, 0, 1\)"),
         (lambda: superpixels(torch.rand(3, 8, 8), 1), "from 2 on"),
         (lambda: superpixels(torch.full((3, 8, 8), torch.nan), 4), "NaN"),
+        (lambda: superpixels(torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(0)), 6), "only one region"),
         (lambda: without(torch.rand(3, 8, 8), "noise"), "'noise'"),
         (lambda: without(torch.rand(3, 8, 8), "blur:-1"), "'blur:-1'"),
         (lambda: without(torch.rand(3, 8, 8), (1, 2)), "each of the 3 channels"),

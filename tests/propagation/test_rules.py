@@ -39,7 +39,7 @@ class Lambda(nn.Module):
 
 
 # Constants of the cases, made before anything is traced.
-_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (4, 3), (3, 1, 6), (2, 4, 3), (2,)]
+_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (4, 3), (3, 1, 6), (2, 4, 3), (2,), (4,)]
 _CONSTANTS = {
     shape: torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64) for shape in _SHAPES
 }
@@ -108,6 +108,21 @@ def assigned(x: Tensor) -> Tensor:
     y[:, INDEX, 2] = weights(3)
     y[:, 3, ::2] = 2 * x[:, 1, 3:]
     return y
+
+
+def filled(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[y < 0.2] = -1.0
+    return y
+
+
+def layer_norm_by_hand(x: Tensor) -> Tensor:
+    mean = x.mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt((x - mean).pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+def rms_norm_by_hand(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
 def trilinear(random: str, x: Tensor) -> Tensor:
@@ -352,6 +367,17 @@ CASES = [
     elementwise("clamp from above", lambda x: x.clamp(max=0.3), error=1e-7),
     elementwise("clamp_min", lambda x: torch.clamp_min(x, 0.2), error=1e-7),
     elementwise("clamp_max", lambda x: torch.clamp_max(x, 0.2), error=1e-7),
+    elementwise("clamp between tensors", lambda x: x.clamp(weights(4) - 0.5, weights(4) + 0.4), error=1e-7),
+    elementwise("clamp below a tensor", lambda x: x.clamp(max=weights(4)), error=1e-7),
+    elementwise("clamp_min of a tensor", lambda x: torch.clamp_min(x, weights(4)), error=1e-7),
+    elementwise("clamp_max of a tensor", lambda x: torch.clamp_max(x, weights(4)), error=1e-7),
+    elementwise("clamp by itself", lambda x: torch.clamp(x, max=0.3 - 2 * x), error=1e-6),
+    elementwise("rrelu", nn.RReLU(), error=1e-7),
+    elementwise("threshold", nn.Threshold(0.1, 0.5), error=1e-3),
+    elementwise("hardshrink", nn.Hardshrink(0.4), error=1e-3),
+    elementwise("softshrink", nn.Softshrink(0.4), error=1e-7),
+    elementwise("tanhshrink", nn.Tanhshrink()),
+    elementwise("softsign", nn.Softsign(), error=1e-6),
     elementwise("hardsigmoid", nn.Hardsigmoid(), error=1e-7, scale=2),
     elementwise("hardswish", nn.Hardswish(), error=1e-7, scale=2),
     elementwise("elu", nn.ELU(0.7), error=1e-6),
@@ -373,7 +399,13 @@ CASES = [
     elementwise("erf", torch.erf),
     elementwise("atan", torch.atan, error=5e-4),
     elementwise("exp", torch.exp, error=1e-6, scale=0.5),
-    elementwise("expm1", torch.expm1, error=1e-3, scale=0.5),
+    elementwise("expm1", torch.expm1, error=1e-6, scale=0.5),
+    elementwise("exp2", torch.exp2, error=1e-6, scale=0.5),
+    elementwise("power of a number", lambda x: 1.5**x, error=1e-6, scale=0.5),
+    elementwise("sinh", torch.sinh, error=1e-6, scale=0.5),
+    elementwise("cosh", torch.cosh, error=1e-6, scale=0.5),
+    elementwise("asinh", torch.asinh),
+    elementwise("erfc", torch.erfc),
     elementwise("square", torch.square, error=1e-7),
     elementwise("times itself", lambda x: x * x, error=1e-7),
     elementwise("pow 2", lambda x: x**2, error=1e-7),
@@ -387,10 +419,69 @@ CASES = [
     elementwise("rsqrt", torch.rsqrt, shift=6, scale=0.1, error=2e-2),
     elementwise("log", torch.log, shift=6, scale=0.1, error=2e-2),
     elementwise("log1p", torch.log1p, shift=6, scale=0.1, error=2e-2),
+    elementwise("log2", torch.log2, shift=6, scale=0.1, error=2e-2),
+    elementwise("log10", torch.log10, shift=6, scale=0.1, error=2e-2),
+    elementwise("xlogy", lambda x: torch.xlogy(weights(4), x), shift=6, scale=0.1, error=2e-2),
+    elementwise("pow of a parameter", lambda x: x ** weights(4), shift=6, scale=0.1, error=2e-2),
     elementwise("sin", torch.sin, error=1e-7),
     elementwise("cos", torch.cos, error=1e-7),
     elementwise("divided by itself", lambda x: x / x, shift=6, error=1e-7),
+    # conditions; the oracle's own grid is as near to a step as 10⁻³
+    *(
+        elementwise(name, function, error=1e-3)
+        for name, function in (
+            ("gt", lambda x: (x > 0.3).to(x.dtype)),
+            ("ge", lambda x: (x >= weights(4)).double()),
+            ("gt of tensors", lambda x: (weights(4) > x).double()),
+            ("lt", lambda x: (x < -0.3).double()),
+            ("lt of tensors", lambda x: (x < weights(4)).double()),
+            ("le", lambda x: (x <= 0.1).double()),
+            ("le of tensors", lambda x: (x <= weights(4)).double()),
+            ("ge of a number", lambda x: (x >= 0.1).double()),
+            ("eq", lambda x: (x == 0.3).double()),
+            ("eq of tensors", lambda x: (x == weights(4)).double()),
+            ("ne", lambda x: (x != 0.3).double()),
+            ("ne of tensors", lambda x: (x != weights(4)).double()),
+            ("isnan", lambda x: x.isnan().double()),
+            ("isinf", lambda x: x.isinf().double()),
+            ("sign", torch.sign),
+            ("sgn", torch.sgn),
+            ("heaviside", lambda x: torch.heaviside(x, weights(4))),
+            ("not", lambda x: (~(x > 0.3)).double()),
+            ("logical_not", lambda x: torch.logical_not(x > 0.3).double()),
+            ("and of one value", lambda x: ((x > -0.5) & (x < 1)).double()),
+            ("or of one value", lambda x: torch.logical_or(x < -0.5, x > 1).double()),
+            ("leaky by where", lambda x: torch.where(x > 0, x, 0.1 * x)),
+            ("elu by where", lambda x: torch.where(x > 0, x, x.exp() - 1)),
+            ("functions by where", lambda x: torch.where(2 * x - 1 > weights(4), x**2, x.tanh())),
+            ("numbers by where", lambda x: torch.where(x > 0, 1.0, -1.0) * 1.0),
+            ("times a condition", lambda x: x * (x > 0)),
+            ("times a number", lambda x: (x > 0.3).double() * x),
+            ("both sides", lambda x: x * (x > 0) + 0.1 * x * (x <= 0)),
+            ("masked_fill of itself", lambda x: x.masked_fill(x < 0, -2.0)),
+            ("assigned by mask", filled),
+            ("swish by hand", lambda x: x * torch.sigmoid(x)),
+            ("gelu by hand", lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))),
+            ("mish by hand", lambda x: x * torch.tanh(torch.log(1 + torch.exp(x)))),
+        )
+    ),
+    structural("where of both", lambda x: torch.where(CONDITION, x, 2 * x + 1)),
+    structural("masked_fill by a tensor", lambda x: x.masked_fill(CONDITION, torch.tensor(2.0))),
+    sampled("count", lambda x: (x > 0).sum(2) / 6.0),
+    sampled("gt of random", lambda x: (x[:, :2] > x[:, 2:]).double()),
+    sampled("choice by another", lambda x: torch.where(x[:, :2] > 0, x[:, 2:], -1.0), error=0.2),
+    sampled("condition times another", lambda x: (x[:, :2] > 0) * x[:, 2:], error=0.2),
+    sampled("and", lambda x: ((x[:, :2] > 0) & (x[:, 2:] > 0)).double(), error=0.15),
+    sampled("logical_and", lambda x: torch.logical_and(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.15),
+    sampled("or", lambda x: ((x[:, :2] > 0) | (x[:, 2:] > 0)).double(), error=0.15),
+    sampled("xor", lambda x: ((x[:, :2] > 0) ^ (x[:, 2:] > 0)).double(), error=0.15),
+    sampled("logical_xor", lambda x: torch.logical_xor(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.15),
+    sampled("any", lambda x: (x > 1).any(2).double(), error=0.2),
+    sampled("any of two dims", lambda x: torch.any(x > 2, (1, 2), True).double(), error=0.2),
     # maxima
+    sampled("fmax", lambda x: torch.fmax(x[:, :2], x[:, 2:])),
+    sampled("fmin", lambda x: torch.fmin(x[:, :2], x[:, 2:])),
+    sampled("clamp by another", lambda x: torch.clamp(x[:, :2], x[:, 2:] - 1, x[:, 2:] + 1), error=0.1),
     sampled("maximum", lambda x: torch.maximum(x[:, :2], x[:, 2:])),
     sampled("maximum with a constant", lambda x: torch.maximum(x, weights(6))),
     sampled("max other", lambda x: torch.max(weights(4, 6), x)),
@@ -427,6 +518,13 @@ CASES = [
         error=0.3,
         scale=0.4,
     ),
+    sampled("power of random", lambda x: x[:, :2] ** x[:, 2:], error=0.2, scale=0.1, shift=4),
+    sampled("bilinear", lambda x: F.bilinear(x[:, :2], x[:, 2:, :3], TENSOR, weights(2)), error=0.3, scale=0.4),
+    sampled("cdist", lambda x: torch.cdist(x, weights(3, 6).expand(x.shape[0], 3, 6)), error=0.1),
+    sampled("cdist of random", lambda x: torch.cdist(x[:, :2], x[:, 2:]), error=0.1),
+    sampled("cdist of order 1", lambda x: torch.cdist(x[:, :2], x[:, 2:], p=1.0), error=0.2),
+    sampled("cdist from itself", lambda x: torch.cdist(x, x), error=0.1),
+    sampled("pairwise distance", lambda x: F.pairwise_distance(x[:, 0], x[:, 1]), error=0.1),
     # softmax
     sampled("softmax of two", nn.Softmax(1), (2,), error=0.01),
     sampled("softmax", nn.Softmax(2), error=0.25),
@@ -443,6 +541,7 @@ CASES = [
     sampled("logaddexp with a constant", lambda x: torch.logaddexp(weights(6), x), error=0.01),
     sampled("logsumexp", lambda x: x.logsumexp(2), error=0.1),
     sampled("logsumexp of two dims", lambda x: x.logsumexp((1, 2), keepdim=True), error=0.15),
+    sampled("logsumexp, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).logsumexp(2), error=0.1),
     # norms
     sampled("layer norm", nn.LayerNorm(6), error=0.2, scale=0.3),
     sampled("layer norm of two dims", nn.LayerNorm((4, 6)), error=0.2, scale=0.3),
@@ -461,6 +560,27 @@ CASES = [
     sampled("norm of order 3", lambda x: x.norm(3, dim=2), error=0.25, scale=0.5),
     sampled("norm of order infinity", lambda x: x.norm(torch.inf, dim=2, keepdim=True), error=0.3),
     sampled("normalize", lambda x: F.normalize(x, dim=1), (24,), error=0.35, scale=0.3),
+    sampled("normalize few", lambda x: F.normalize(x, dim=2), error=0.1, scale=0.3),
+    sampled("over its norm", lambda x: x / x.norm(dim=2)[:, :, None], error=0.1, scale=0.3),
+    sampled("over its norm and more", lambda x: x / (x.norm(dim=2, keepdim=True) + 0.1), error=0.1, scale=0.3),
+    sampled("rms norm by hand", rms_norm_by_hand, error=0.1, scale=0.3),
+    sampled("layer norm by hand", layer_norm_by_hand, error=0.1, scale=0.3),
+    sampled(
+        "layer norm by its variance",
+        lambda x: (x - x.mean(2, keepdim=True)) / (x.var(2, keepdim=True) + 0.1).sqrt(),
+        error=0.1,
+        scale=0.3,
+    ),
+    sampled(
+        "layer norm by its deviation",
+        lambda x: (x - x.mean(2, keepdim=True)) / (x.std(2, keepdim=True, unbiased=False) + 0.1),
+        error=0.1,
+        scale=0.3,
+    ),
+    sampled("var and mean", lambda x: torch.cat(torch.var_mean(x, 2, keepdim=True), 2), error=0.02),
+    sampled("norm of order −infinity", lambda x: x.norm(-torch.inf, dim=2), error=0.3),
+    sampled("norm of order 0", lambda x: x.norm(0, dim=2)),
+    sampled("cosine with one vector", lambda x: F.cosine_similarity(x[:, 0], weights(6), 1), error=0.2, scale=0.5),
     sampled("cosine_similarity", lambda x: F.cosine_similarity(x[:, :2], x[:, 2:], 2), error=0.3),
     sampled("cosine with a constant", lambda x: F.cosine_similarity(weights(6), x, -1), error=0.2, scale=0.5),
     sampled("prod", lambda x: x.prod(2), error=0.3, scale=0.4, shift=1),

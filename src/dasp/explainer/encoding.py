@@ -89,13 +89,11 @@ class Encoder:
         table.columns = self.columns
         return table
 
-    def missing(self, like: Any) -> Any:
+    def missing(self) -> Any:
         """A row of a table in which every value is missing."""
-        row = like.iloc[:1].copy()
-        for name in row.columns:
-            numbers = getattr(row[name].dtype, "kind", "O") in "fiub"
-            row[name] = np.array([np.nan]) if numbers else np.array([np.nan], dtype=object)
-        return row
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame([[np.nan] * len(self.columns)], columns=self.columns, dtype=object)
 
     def encoded(self, table: Any, what: str) -> np.ndarray:
         """The numbers that the encoder makes of a table."""

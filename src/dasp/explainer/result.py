@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 __all__ = ["LARGE_GAP", "Attributed", "picture_of", "unbalanced_rows"]
 
@@ -25,8 +26,8 @@ class Attributed:
     tensor([[3., 3.]])
     """
 
-    values: Tensor  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained
-    std: Tensor | None  # of the values, where the method knows it
+    values: Any  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained; of several inputs, each
+    std: Any  # of the values, where the method knows it
     prediction: Tensor  # f(x), of the outputs that are explained
     base: Tensor  # f(baseline), or its mean over the background
     gap: Tensor  # the players' values together − (prediction − base)
@@ -43,7 +44,7 @@ class Attributed:
         """The rows of all parts."""
         columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Attributed)}
         joined = {
-            name: None if column[0] is None else torch.cat(column)
+            name: None if column[0] is None else tree_map(lambda *pieces: torch.cat(pieces), *column)
             for name, column in columns.items()
             if name not in ("method", "missed", "unbalanced")
         }

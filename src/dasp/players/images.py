@@ -50,6 +50,8 @@ def superpixels(images: Any, number: int, *, by_channel: bool = False, compactne
         return slic(scaled, wanted, compactness, channel_axis=0, start_label=0, convert2lab=len(scaled) == 3)
 
     mask = torch.from_numpy(_nearest(regions, number).astype(np.int64)).expand(given.shape).clone()
+    if mask.max() == 0:
+        raise BadInput("the image has only one region: its colours are all alike, or mere noise; take blocks instead")
     if by_channel:
         mask += torch.arange(len(given)).view(-1, 1, 1) * (mask.max() + 1)
     return mask

@@ -24,7 +24,11 @@ from torch import Tensor, fx
 from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
+from dasp.propagation.exporting import is_own
+from dasp.propagation.fusion import fused
 from dasp.propagation.gaussian import Gaussian
+from dasp.propagation.kinds import as_numbers, continuous, may_be_random, real_dtype
+from dasp.propagation.own_norm import joined_norms
 from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
 from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.turns import evaluating
@@ -108,6 +112,7 @@ class _Later:
 
 
 _RANDOM, _LATER = _Random(), _Later()
+_DEPENDENT = (Toggled, Contributions, Gaussian, _Random)
 
 
 def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lifted:
@@ -116,6 +121,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     Which nodes are exact depends on who the players are, not on the values, so the result serves all inputs of the
     same shapes with the same players. `count` is the number of players of one row.
     """
+    traced = fused(joined_norms(traced), [isinstance(x, _DEPENDENT) for x in arguments])
     values: dict[fx.Node, Any] = {}
     targets: dict[fx.Node, Callable[..., Any]] = {}
     missing: list[fx.Node] = []
@@ -128,7 +134,8 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
         elif node.op == "call_function":
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             try:
-                targets[node], values[node] = _lift_call(node, args, kwargs, count)
+                varying = [x for x in node.all_input_nodes if isinstance(values[x], _DEPENDENT)]
+                targets[node], values[node] = _lift_call(node, varying, args, kwargs, count)
             except _NoRule:
                 missing.append(node)
                 values[node] = _RANDOM
@@ -141,8 +148,10 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     return _cut(traced, values, targets, count)
 
 
-def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
-    """What a node becomes, and its value."""
+def _lift_call(
+    node: fx.Node, varying: list[fx.Node], args: Any, kwargs: Any, count: int
+) -> tuple[Callable[..., Any], Any]:
+    """What a node becomes, and its value; `varying` are those of its inputs that depend on the coalition."""
     op: Any = node.target
     kinds = {type(x) for x in _leaves((args, kwargs))} & {Toggled, Contributions, Gaussian, _Random, _Later}
     if not kinds:
@@ -154,7 +163,7 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
         return target, target(*args, **kwargs) if kinds <= {Toggled, Gaussian} else _LATER
     if kinds == {_Later}:
         return op, _LATER
-    rule = RULES.get(op)
+    rule: Rule | None = getattr(op, "rule", None) or RULES.get(op)
     if rule is None or not covered(node, rule):
         raise _NoRule
     if rule.linear is not None and _several((args, kwargs)) and rule.linear(*args, **kwargs)[0] is not None:
@@ -164,25 +173,14 @@ def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Calla
         if players is not None:
             target = named(op, _exact(op, rule))
             return target, target(*args, **kwargs)
-        if rule.linear is not None and _continuous(rule.linear(*args, **kwargs)[0]):
+        if rule.linear is not None and continuous(rule.linear(*args, **kwargs)[0]):
             target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
-    if rule.gaussian is None or not _may_be_random(node, rule, args, kwargs):
+    if rule.gaussian is None or not may_be_random(node, rule, varying, _leaves((args, kwargs))):
         raise _NoRule
+    if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Tensor):
+        raise _NoRule  # affine in an argument that is constant
     return rule.gaussian, _RANDOM
-
-
-def _continuous(x: Any) -> bool:
-    return isinstance(x, Toggled) and x.on.is_floating_point()
-
-
-def _may_be_random(node: fx.Node, rule: Rule, args: Any, kwargs: Any) -> bool:
-    """Integers and conditions have no Gaussian, nor has an op that is affine in an argument that is constant."""
-    values = [x for x in _leaves((args, kwargs)) if isinstance(x, Toggled)]
-    results = [x for x in _leaves(node.meta.get("val")) if isinstance(x, Tensor)][: rule.outputs]
-    if not all(map(_continuous, values)) or not all(x.is_floating_point() for x in results):
-        return False
-    return rule.linear is None or not isinstance(rule.linear(*args, **kwargs)[0], Tensor)
 
 
 def _leaves(tree: Any) -> list[Any]:
@@ -191,7 +189,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 def _several(tree: Any) -> bool:
     """Whether more than one value depends on the coalition."""
-    return sum(isinstance(x, (Toggled, Contributions, Gaussian, _Random)) for x in _leaves(tree)) > 1
+    return sum(isinstance(x, _DEPENDENT) for x in _leaves(tree)) > 1
 
 
 def covered(node: fx.Node, rule: Rule) -> bool:
@@ -261,6 +259,9 @@ def _cut(
     frontier = [node for node in nodes if node in used and node.op != "get_attr"]
     for node in frontier:
         if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
+            if not continuous(values[node]):
+                in_exact[node] = exact.call_function(as_numbers, (in_exact[node], real_dtype(nodes)))
+                values[node] = as_numbers(values[node], real_dtype(nodes))
             identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
             in_exact[node] = exact.call_function(identity, (in_exact[node],))
     exact.output(tuple(in_exact[node] for node in frontier))
@@ -276,5 +277,5 @@ def _cut(
 def operation(node: fx.Node) -> Operation:
     """The operation of a node, with the user's own line."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")] or frames
+    own = [frame for frame in frames if is_own(frame[0])] or frames
     return Operation(str(node.target), "{}, line {}: {}".format(*own[-1]) if own else "")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
 
 
+Takes = Literal["reals", "counts", "conditions"]
+"""What may be random in an op: reals; also conditions, which are 0 or 1, and sums of them; conditions alone."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """What an op does to values that depend on the coalition."""
@@ -43,6 +47,8 @@ class Rule:
     linear: Callable[..., tuple[Any, Linear]] | None = None
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
+    takes: Takes = "reals"
+    condition: bool = False  # whether its result is true or false
 
 
 RULES: dict[Op, Rule] = {}
@@ -99,23 +105,21 @@ def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kw
     return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
 
 
-def rule(
-    *ops: Op, tracker: Tracker = mixing, outputs: int | None = None, moves: bool = False
-) -> Callable[[Callable[..., Any]], Any]:
-    """Register the decorated function on Gaussians as the rule of `ops`."""
+def rule(*ops: Op, tracker: Tracker = mixing, **properties: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function on Gaussians as the rule of `ops`; properties are those of `Rule`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
-            RULES[op] = Rule(function, tracker, outputs=outputs, moves=moves)
+            RULES[op] = Rule(function, tracker, **properties)
         return function
 
     return register
 
 
-def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None) -> None:
+def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None, takes: Takes = "counts") -> None:
     """Ops that only move entries: they act, or `call` in their place, on mean, variance and each column alike."""
     for op in ops:
-        RULES[op] = Rule(named(op, _structural(call or op)), tracker, moves=True)
+        RULES[op] = Rule(named(op, _structural(call or op)), tracker, moves=True, takes=takes)
 
 
 def _structural(op: Op) -> Callable[..., Any]:
@@ -138,7 +142,7 @@ def named(op: Op, function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def affine(*ops: Op) -> Callable[[Callable[..., Any]], Any]:
+def affine(*ops: Op, takes: Takes = "reals") -> Callable[[Callable[..., Any]], Any]:
     """Register ops that are affine in one argument.
 
     The decorated function takes the op and its arguments and returns that argument with the op's `Linear` part; the
@@ -147,7 +151,8 @@ def affine(*ops: Op) -> Callable[[Callable[..., Any]], Any]:
 
     def register(linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., Any]:
         for op in ops:
-            RULES[op] = Rule(named(op, _affine(op, linear)), partial(_reached, linear=linear), partial(linear, op))
+            tracker = partial(_reached, linear=linear)
+            RULES[op] = Rule(named(op, _affine(op, linear)), tracker, partial(linear, op), takes=takes)
         return linear
 
     return register

@@ -13,7 +13,7 @@ which is the mean to second order and the noise to first. For normal x this has 
 propagation. A softmax leaves the second-order term out and divides its moments by the sum of its means instead: that is
 less near for normal x, but nearer for the logits of attention, which are products, and far from normal.
 
-**log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b).
+**log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b) = a + softplus(b − a).
 """
 
 from __future__ import annotations
@@ -105,15 +105,20 @@ def inner_log_softmax(x: Gaussian, dim: int, half_to_float: bool = False) -> Gau
 
 
 def _logaddexp(a: Gaussian, b: Gaussian) -> Gaussian:
+    """From the larger one, max(a, b) + softplus(−|a − b|) at the means, so that −∞ adds nothing."""
     spread = a.variance + b.variance
     if a.factors is not None and b.factors is not None:
         spread = spread + (a.factors - b.factors).square().sum(0)
-    surplus, p, total = integrated_moments(a.mean - b.mean, spread, lambda d: torch.logaddexp(d, d.new_zeros(())))
-    assert p is not None
-    variance = nonnegative(total - p * p * spread) + p * p * a.variance + (1 - p) ** 2 * b.variance
+    difference = torch.where(a.mean == b.mean, 0, a.mean - b.mean)  # −∞ from −∞, too
+    moments = integrated_moments(-difference.abs(), spread, lambda d: torch.logaddexp(d, d.new_zeros(())))
+    surplus, smaller, total = moments
+    assert smaller is not None
+    p = torch.where(difference > 0, 1 - smaller, smaller)
+    variance = nonnegative(total - smaller**2 * spread) + p * p * a.variance + (1 - p) ** 2 * b.variance
+    mean = torch.maximum(a.mean, b.mean) + surplus
     if a.factors is None or b.factors is None:
-        return Gaussian(b.mean + surplus, variance)
-    return Gaussian(b.mean + surplus, variance, torch.lerp(b.factors, a.factors, p))
+        return Gaussian(mean, variance)
+    return Gaussian(mean, variance, torch.lerp(b.factors, a.factors, p))
 
 
 @rule(aten.logaddexp.default, tracker=same_entry)
