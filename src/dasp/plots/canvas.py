@@ -91,5 +91,6 @@ def colour_bar(axes: Any, limit: float, label: str, *, pale: bool = False, **opt
     bar = several[0].figure.colorbar(mappable, ax=several, pad=0.015, **options)
     bar.set_ticks([-limit, 0, limit], labels=[number(-limit), "0", number(limit)])
     bar.ax.tick_params(labelsize=SMALL)
-    bar.set_label(plain(label), fontsize=SMALL, parse_math=False)
+    lines = textwrap.wrap(plain(label), max(12, int(max(points(bar.ax)) / 5.2)))
+    bar.set_label("\n".join(lines), fontsize=SMALL, parse_math=False)
     return bar

@@ -116,7 +116,7 @@ def _checked(values: np.ndarray, given: Any, data: Any) -> np.ndarray:
         some = ", ".join(str(name) for name in list(outputs)[:3])
         raise BadInput(
             f"the explanation is of {len(outputs)} outputs ({some}{', …' if len(outputs) > 3 else ''}): choose one, "
-            f"as by explanation[..., {str(outputs[0])!r}]"
+            f"as by explanation[{':, ' * (values.ndim - 1)}{str(outputs[0])!r}]"
         )
     if values.size == 0:
         raise BadInput(f"there are no values to draw: their shape is {values.shape}")

@@ -126,10 +126,15 @@ def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: b
         )
     if only_certain and found.std is None:
         raise BadInput("only_certain needs standard deviations, which these attributions have not")
-    several = found.data is not None and found.data.ndim == 4
-    values = _channels_last(found.values, several=several)
-    deviations = None if found.std is None else _channels_last(found.std, several=several)
-    pictures = None if found.data is None else _channels_last(found.data, several=several)
+    shape = found.values.shape
+    one = found.alone or found.data is None or found.data.ndim < 4
+    axis = (2 if found.alone else 3) if found.spread else _channel_axis(shape, one=one)
+    values = _channels_last(found.values, axis)
+    deviations = None if found.std is None else _channels_last(found.std, axis)
+    pictures = found.data
+    if pictures is not None:
+        alike = pictures.shape == shape
+        pictures = _channels_last(pictures, axis if alike else _channel_axis(pictures.shape, one=pictures.ndim == 3))
     if feature_mask is not None:
         players = _players(array(feature_mask), values.shape[1:])
         values = _of_players(values, players, add=found.spread)
@@ -143,17 +148,22 @@ def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: b
     return _Maps(np.where(uncertain, 0, pixels) if only_certain else pixels, uncertain), pictures
 
 
-def _channels_last(images: np.ndarray, *, several: bool) -> np.ndarray:
-    """(rows, height, width, channels) of what is one image or several, with channels first, last, or none."""
-    if images.ndim == 2:
-        return images[None, :, :, None]
-    if images.ndim == 3:
-        if images.shape[2] in _CHANNELS and images.shape[0] not in _CHANNELS:
-            return images[None]
-        if images.shape[0] in _CHANNELS and not several:
-            return np.moveaxis(images, 0, 2)[None]
-        return images[:, :, :, None]
-    return images if images.shape[3] in _CHANNELS and images.shape[1] not in _CHANNELS else np.moveaxis(images, 1, 3)
+def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
+    """Where the channels of one image or of several are; None if there are none."""
+    first, last = len(shape) - 3, len(shape) - 1
+    if len(shape) == 2:
+        return None
+    if shape[last] in _CHANNELS and shape[first] not in _CHANNELS:
+        return last
+    return first if shape[first] in _CHANNELS and (one or first) else None
+
+
+def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
+    """(rows, height, width, channels) of one image or of several."""
+    if axis is None:
+        return images.reshape(-1, *images.shape[-2:], 1)
+    moved = np.moveaxis(images, axis, -1)
+    return moved if moved.ndim == 4 else moved[None]
 
 
 def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -36,12 +36,12 @@ def fitted(text: object, points: float, size: float) -> str:
     'mean_conc…ft_sample'
     """
     whole = plain(text)
-    if text_width(_measured(whole), size) <= points:
+    if text_width(whole, size) <= points:
         return whole
     few, many = 1, len(whole)  # characters that are kept: few fit, many do not
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (middle, many) if text_width(_measured(_kept(whole, middle)), size) <= points else (few, middle)
+        few, many = (middle, many) if text_width(_kept(whole, middle), size) <= points else (few, middle)
     return _kept(whole, few)
 
 
@@ -118,7 +118,3 @@ def entry(value: Any) -> str:
 def _kept(text: str, characters: int) -> str:
     end = characters // 2
     return f"{text[: characters - end].rstrip()}…{text[len(text) - end :].lstrip() if end else ''}"
-
-
-def _measured(text: str) -> str:
-    return text.replace("$", r"\$")  # else it would be measured as a formula

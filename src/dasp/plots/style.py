@@ -8,6 +8,7 @@ is red and what lowers it blue: as a bar in two of these colours, as a shade on 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from matplotlib import colormaps
@@ -114,9 +115,11 @@ def tidy(axes: Any, *, grid: bool = True) -> None:
         axes.grid(color=LIGHT, linewidth=0.6)
 
 
+@lru_cache(maxsize=4096)
 def text_width(text: str, size: float) -> float:
     """Compute how wide a line of text is, in points."""
-    return float(TextPath((0, 0), text, size=size).get_extents().width) if text.strip() else 0.0
+    plain = text.replace("$", r"\$")  # else it would be a formula
+    return float(TextPath((0, 0), plain, size=size).get_extents().width) if text.strip() else 0.0
 
 
 def shade(fraction: float) -> str:

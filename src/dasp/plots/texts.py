@@ -141,7 +141,7 @@ def _layout(pieces: list[str], width: float, size: float) -> list[tuple[float, i
     places: list[tuple[float, int]] = []
     x, line, words = 0.0, 0, _words(pieces)
     for piece in pieces:
-        wide = text_width(plain(piece).replace("$", r"\$"), size) + 2 * _PAD * size
+        wide = text_width(plain(piece), size) + 2 * _PAD * size
         space = _GAP * size
         x += space if x and (words or piece[:1].isspace()) else 0.0
         if "\n" in piece or (x + wide > width and x > space):
