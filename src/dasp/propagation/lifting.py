@@ -77,7 +77,7 @@ class Frontier:
         """Numbers in the widest tensor of units."""
         met = [x for x in self.values if isinstance(x, Contributions)]
         units = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in met]
-        return max([1, *units, *(x.on.numel() for x in self.values if isinstance(x, Switched))])
+        return max([1, *units, *(2 * x.on.numel() for x in self.values if isinstance(x, Switched))])
 
     def map(self, function: Callable[[Any], Any]) -> Frontier:
         """`function` of what depends on who takes part; constants stay."""
