@@ -27,5 +27,6 @@ def test_pictures_are_what_snippets_draw(tmp_path):
         "```python\nplt.figure(figsize=(1, 2))\n```\n\n![Nothing](images/high.png)\n"
     )
     runpy.run_path(str(DOCS / "pictures.py"))["illustrate"](page, tmp_path)
-    assert Image.open(tmp_path / "wide.png").size == (400, 100)
-    assert Image.open(tmp_path / "high.png").size == (100, 200)
+    for name, size in (("wide", (400, 100)), ("high", (100, 200))):
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert picture.size == size

@@ -18,9 +18,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
 from dasp.plots.labels import number, plain
-from dasp.plots.style import DARK, DIVERGING, SMALL, TEXT, shade
+from dasp.plots.style import DIVERGING, SMALL, TEXT, shade
 
-__all__ = ["colour_bar", "drawing", "labelled", "new_axes", "new_panels", "png", "points"]
+__all__ = ["colour_bar", "drawing", "labelled", "names_width", "new_axes", "new_panels", "png", "points"]
 
 _KEPT = ("font.family", "font.sans-serif", "font.serif", "font.monospace", "figure.dpi")
 _Arguments = ParamSpec("_Arguments")
@@ -67,19 +67,24 @@ def points(axes: Any) -> tuple[float, float]:
     return box.width * 72 / axes.figure.dpi, box.height * 72 / axes.figure.dpi
 
 
+def names_width(axes: Any) -> float:
+    """How many points names beside axes may take."""
+    return min(190.0, 0.4 * points(axes)[0])
+
+
 def labelled(axes: Any, *, title: str = "", below: str = "", note: str = "") -> None:
-    """Write a title, what the horizontal axis is, and below its label in small letters how to read the figure."""
+    """Write a title, and below the axes what they show and how to read them.
+
+    Both take little more than half of the width that the axes have before names take their room. Layouts leave room for their height alone.
+    """
+    half = 0.6 * points(axes)[0]
     if title:
-        lines = textwrap.wrap(plain(title), max(10, int(points(axes)[0] / 5.8)))
+        lines = textwrap.wrap(plain(title), max(10, int(half / 6.5)))
         axes.set_title("\n".join(lines), fontsize=TEXT, fontweight="bold", loc="left", parse_math=False)
-    if below:
-        axes.set_xlabel(plain(below), fontsize=TEXT, parse_math=False)
-    if note:
-        lines = textwrap.wrap(note, max(24, int(points(axes)[0] / 4.4)))
-        axes.annotate(
-            "\n".join(lines), (0.5, 0), (0, -3), xycoords=axes.xaxis.label, textcoords="offset points", ha="center",
-            va="top", fontsize=SMALL, color=DARK, annotation_clip=False, gid="note",
-        )  # fmt: skip
+    parts = [plain(part).replace(" %", "\u00a0%") for part in (below, note)]  # a number stays with its unit
+    lines = [line for part in parts for line in textwrap.wrap(part, max(16, int(half / 4.6)))]
+    if lines:
+        axes.set_xlabel("\n".join(lines), fontsize=SMALL, linespacing=1.35, parse_math=False)
 
 
 def colour_bar(axes: Any, limit: float, label: str, *, pale: bool = False, **options: Any) -> Any:

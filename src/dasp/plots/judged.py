@@ -61,7 +61,7 @@ def calibration(
         ax: the axes to draw on; of a new figure by default.
 
     >>> axes = calibration([1.0, 2.0], [1.1, 2.0], std=[0.1, 0.1])
-    >>> axes.get_xlabel()
+    >>> axes.get_xlabel().splitlines()[0]
     'stated error (standard deviation)'
     """
     found = read(explanation, std=std)

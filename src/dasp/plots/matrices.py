@@ -54,9 +54,9 @@ def interactions(
     count = len(matrix)
     shown = np.sort(np.argsort(-np.abs(matrix).sum(1), kind="stable")[:most])
     matrix = matrix[np.ix_(shown, shown)]
-    labels = fitted_all([named[i] for i in shown], _NAMES, SMALL)
     side = _CELL * max(len(shown), 4)
     axes = new_axes(ax, side + 3.2, side + 2.4)
+    labels = fitted_all([named[i] for i in shown], min(_NAMES, 0.3 * min(points(axes))), SMALL)
     top = limit or float(np.abs(matrix).max()) or 1.0
     axes.imshow(matrix, cmap=DIVERGING, vmin=-top, vmax=top)
     _numbers(axes, matrix, top)
@@ -68,7 +68,6 @@ def interactions(
     left = count - len(shown)
     note = f"{left} other player{'s' * (left != 1)} with smaller interactions" if left else ""
     labelled(axes, title=title, below=note)
-    axes.xaxis.label.set_fontsize(SMALL)
     return axes
 
 

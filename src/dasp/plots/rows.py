@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from dasp.plots.canvas import drawing, labelled, new_axes
+from dasp.plots.canvas import drawing, labelled, names_width, new_axes
 from dasp.plots.given import Given, read_row
 from dasp.plots.labels import number, numbers_of
 from dasp.plots.parts import Part, faces, largest, lumped, parts_of
@@ -17,7 +17,6 @@ from dasp.plots.style import BLACK, DARK, GREY, LIGHT, SMALL, TEXT, tidy
 __all__ = ["marks_of", "notes", "waterfall"]
 
 _WIDTH, _LINE = 7.5, 0.3  # inches
-_NAMES = 190  # points
 
 
 @drawing
@@ -49,11 +48,11 @@ def waterfall(
     """
     found = read_row(explanation, names=names, data=data, std=std, base=base, output=output)
     named, others = largest(found.values, most)
-    parts = parts_of(found, named, _NAMES) + ([lumped(found, others)] if len(others) else [])
+    axes = new_axes(ax, _WIDTH, 1.6 + _LINE * (len(named) + bool(len(others)) + 1))
+    parts = parts_of(found, named, names_width(axes)) + ([lumped(found, others)] if len(others) else [])
     parts.reverse()  # the smallest first, at the bottom
     start = 0.0 if found.base is None else float(found.base)
     ends = list(accumulate((part.value for part in parts), initial=start))
-    axes = new_axes(ax, _WIDTH, 1.5 + _LINE * (len(parts) + 1))
     for place, (part, (left, right)) in enumerate(zip(parts, pairwise(ends), strict=True)):
         axes.barh(place, right - left, 0.7, left=left, **faces(part), zorder=2)
         axes.plot([right, right], [place - 0.35, place + 1.35], color=GREY, linewidth=0.6, zorder=1)

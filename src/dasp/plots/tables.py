@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.ticker import MaxNLocator
 
-from dasp.plots.canvas import drawing, labelled, new_axes
+from dasp.plots.canvas import drawing, labelled, names_width, new_axes
 from dasp.plots.given import Given, read_table
 from dasp.plots.labels import INTERVAL, fitted_all, numbers_of
 from dasp.plots.parts import Part, faces, largest
@@ -19,7 +19,7 @@ from dasp.plots.style import BLACK, DARK, GREY, LIGHT, SMALL, TEXT, tidy
 
 __all__ = ["bar", "beeswarm"]
 
-_WIDTH, _LINE, _NAMES = 7.5, 0.3, 190  # inches, and points of names
+_WIDTH, _LINE = 7.5, 0.3  # inches
 _CUT = 4  # times the largest named feature, beyond which the bar of all others is cut off
 _SWARM_LINE, _BINS, _DOT = 0.42, 100, 13.0
 _DATA = "cividis"  # from small to large, also for the colour-blind; red and blue are signs
@@ -60,9 +60,9 @@ def bar(
     signed = found.values if rows == 1 else np.abs(found.values)
     shown, others = largest(signed.mean(0), most)
     groups = [[i] for i in shown] + ([list(others)] if len(others) else [])
-    labels = fitted_all([found.names[i] for i in shown], _NAMES, TEXT)
+    axes = new_axes(ax, _WIDTH, 1.5 + _LINE * len(groups))
+    labels = fitted_all([found.names[i] for i in shown], names_width(axes), TEXT)
     labels += [f"{len(others)} others"] if len(others) else []
-    axes = new_axes(ax, _WIDTH, 1.3 + _LINE * len(groups))
     hatched = False
     for place, (label, group) in enumerate(zip(labels[::-1], groups[::-1], strict=True)):
         inner, whole = _halves(found, signed, group)
@@ -182,9 +182,9 @@ def beeswarm(
     found = read_table(explanation, names=names, data=data, std=std, output=output)
     shown, others = largest(np.abs(found.values).mean(0), most)
     groups = [[i] for i in shown] + ([list(others)] if len(others) else [])
-    labels = fitted_all([found.names[i] for i in shown], _NAMES, TEXT)
+    axes = new_axes(ax, _WIDTH + 0.5, 1.4 + _SWARM_LINE * len(groups))
+    labels = fitted_all([found.names[i] for i in shown], names_width(axes), TEXT)
     labels += [f"{len(others)} others, summed"] if len(others) else []
-    axes = new_axes(ax, _WIDTH + 0.5, 1.3 + _SWARM_LINE * len(groups))
     coloured = False
     for place, group in enumerate(groups[::-1]):
         values = found.values[:, group].sum(1)
