@@ -24,8 +24,9 @@ from torch import Tensor, fx
 from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
+from dasp.propagation.apart import Apart
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
+from dasp.propagation.rules.registry import RULES, Rule, evaluate, kept_apart, named
 from dasp.propagation.tracing import SHAPE_ONLY
 from dasp.propagation.turns import evaluating
 from dasp.propagation.values import Contributions, Linear, Toggled, packing
@@ -92,6 +93,7 @@ class Frontier:
 
 def _as_gaussian(output: Any) -> Gaussian:
     """An output that does not depend on the inputs has no variance."""
+    output = output.mixed if isinstance(output, Apart) else output
     return output if isinstance(output, Gaussian) else Gaussian(output, torch.zeros_like(output))
 
 
@@ -138,7 +140,18 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
             raise UnsupportedOperation([Operation(f"{node.op} {node.target}")])
     if missing:
         raise UnsupportedOperation([operation(node) for node in missing])
-    return _cut(traced, values, targets, count)
+    apart = any(_meet_apart(node, values) for node in traced.graph.nodes)
+    if apart:
+        random = [node for node in targets if values[node] is _RANDOM and node.target in RULES]
+        targets |= {node: kept_apart(node.target, RULES[node.target]) for node in random}  # type: ignore[index,arg-type]
+    return _cut(traced, values, targets, count, apart)
+
+
+def _meet_apart(node: fx.Node, values: dict[fx.Node, Any]) -> bool:
+    """Whether players meet in an op that keeps them apart."""
+    op: Any = node.target
+    rule = RULES.get(op) if values[node] is _RANDOM else None
+    return rule is not None and rule.apart is not None and isinstance(values[node.all_input_nodes[0]], Toggled)
 
 
 def _lift_call(node: fx.Node, args: Any, kwargs: Any, count: int) -> tuple[Callable[..., Any], Any]:
@@ -206,7 +219,7 @@ def _index(user: fx.Node) -> int:
 def _of_shape(op: Any) -> Callable[..., Any]:
     def of_shape(*args: Any, **kwargs: Any) -> Any:
         """The op on any tensor of the value's shape."""
-        return evaluate(op, lambda value: value.mean if isinstance(value, Gaussian) else value.on, args, kwargs)
+        return evaluate(op, lambda value: value.on if isinstance(value, Toggled) else value.mean, args, kwargs)
 
     return of_shape
 
@@ -227,7 +240,9 @@ def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
     return exact
 
 
-def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any) -> Callable[..., Any]:
+def _mixing(
+    op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any, apart: bool = False
+) -> Callable[..., Any]:
     """The first op that mixes players; who meets whom is the same for all inputs, and found here."""
     value, linear = linear_part(*args, **kwargs)
     columns = packing(value.players, linear, count)
@@ -235,7 +250,7 @@ def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwa
     def mixing(*args: Any, **kwargs: Any) -> Contributions:
         """The op as a function of who takes part."""
         value, linear = linear_part(*args, **kwargs)
-        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns)
+        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns, apart)
 
     return mixing
 
@@ -246,7 +261,11 @@ def _entry(x: Toggled) -> tuple[Toggled, Linear]:
 
 
 def _cut(
-    traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
+    traced: fx.GraphModule,
+    values: dict[fx.Node, Any],
+    targets: dict[fx.Node, Callable[..., Any]],
+    count: int,
+    apart: bool,
 ) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
@@ -261,7 +280,7 @@ def _cut(
     frontier = [node for node in nodes if node in used and node.op != "get_attr"]
     for node in frontier:
         if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
-            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
+            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {}, apart)
             in_exact[node] = exact.call_function(identity, (in_exact[node],))
     exact.output(tuple(in_exact[node] for node in frontier))
     exact.eliminate_dead_code()

@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from dasp.propagation.apart import Apart
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.values import NOBODY, Linear, Toggled, owners
 
@@ -43,6 +45,7 @@ class Rule:
     linear: Callable[..., tuple[Any, Linear]] | None = None
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
+    apart: Callable[..., Any] | None = None  # for arguments kept apart (`Apart`) that meet here; may give None
 
 
 RULES: dict[Op, Rule] = {}
@@ -162,13 +165,38 @@ def _affine(op: Op, linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., 
     return affine
 
 
+def kept_apart(op: Op, rule: Rule) -> Callable[..., Any]:
+    """The rule on Gaussians for values that may be kept apart: on both halves while it stays within players."""
+    gaussian = rule.gaussian
+    assert gaussian is not None
+
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        leaves = _pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, Gaussian))
+        value = next((x for x in leaves if isinstance(x, Apart)), None)
+        if value is None:
+            return gaussian(*args, **kwargs)
+        if not any(isinstance(x, Gaussian) for x in leaves):
+            with torch.no_grad():
+                players = evaluate(partial(rule.tracker, op), lambda x: x.toggled, args, kwargs)
+            if players is not None:
+                on, off = (evaluate(gaussian, attrgetter(half), args, kwargs) for half in ("on", "off"))
+                if isinstance(on, Gaussian):
+                    return Apart(on, off, players, value.probabilities)
+                return [Apart(*part, value.probabilities) for part in zip(on, off, players, strict=True)]
+            if rule.apart is not None and (result := rule.apart(*args, **kwargs)) is not None:
+                return result
+        return evaluate(gaussian, lambda x: x.mixed if isinstance(x, Apart) else x, args, kwargs)
+
+    return named(op, apart)
+
+
 def evaluate(op: Op, part: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
     """`op` on one part of the values among its arguments."""
 
-    def pick(x: Any) -> Any:
-        return part(x) if isinstance(x, (Gaussian, Toggled)) else x
-
     def leaf(x: Any) -> bool:
-        return isinstance(x, (Gaussian, Toggled))
+        return isinstance(x, (Gaussian, Toggled, Apart))
+
+    def pick(x: Any) -> Any:
+        return part(x) if leaf(x) else x
 
     return op(*_pytree.tree_map(pick, args, is_leaf=leaf), **_pytree.tree_map(pick, kwargs, is_leaf=leaf))
