@@ -69,6 +69,7 @@ class Contributions:
     linear: Linear
     count: int  # N, the players of one row
     packing: int  # columns that keep players apart, see `packing`
+    apart: bool = False  # whether the value may be handed on as it is, with its player on and off
 
     def entries(self, per_player: Tensor) -> Tensor:
         """Values (*any, rows, N) spread to the entries of the players, (*any, *shape); 0 for nobody's."""

@@ -20,6 +20,7 @@ from dasp.propagation.rules.arithmetic import add, mul
 from dasp.propagation.rules.products import contraction
 from dasp.propagation.rules.registry import RULES, affine
 from dasp.propagation.rules.softmax import softmax
+from dasp.propagation.rules.tokens import token_attention
 from dasp.propagation.values import Linear
 
 aten = torch.ops.aten
@@ -110,4 +111,4 @@ def _balanced(result: Gaussian, weights: Gaussian, value: Value) -> Gaussian:
 
 
 _OP = aten.scaled_dot_product_attention.default
-RULES[_OP] = replace(RULES[_OP], gaussian=scaled_dot_product_attention)
+RULES[_OP] = replace(RULES[_OP], gaussian=scaled_dot_product_attention, apart=token_attention)

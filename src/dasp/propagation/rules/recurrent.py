@@ -178,49 +178,49 @@ def one_player(x: Toggled) -> Tensor | None:
     return owner if bool(((x.players == owner) | (x.players == NOBODY)).all()) else None
 
 
-@rule(aten.lstm.input, apart=one_player)
+@rule(aten.lstm.input, switched=one_player)
 def lstm(x: Value, states: Sequence[First], params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs, last h and last c of an LSTM."""
     return _network(LSTM, x, states, params, *options)  # type: ignore[no-any-return]
 
 
-@rule(aten.gru.input, apart=one_player)
+@rule(aten.gru.input, switched=one_player)
 def gru(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a GRU."""
     return _network(GRU, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
-@rule(aten.rnn_tanh.input, apart=one_player)
+@rule(aten.rnn_tanh.input, switched=one_player)
 def rnn_tanh(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a plain network."""
     return _network(PLAIN, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
-@rule(aten.rnn_relu.input, apart=one_player)
+@rule(aten.rnn_relu.input, switched=one_player)
 def rnn_relu(x: Value, state: First, params: Sequence[Tensor], *options: Any) -> tuple[Gaussian, ...]:
     """Outputs and last h of a plain network with ReLUs."""
     return _network(RECTIFIED, x, [state], params, *options)  # type: ignore[no-any-return]
 
 
-@rule(aten.lstm_cell.default, apart=one_player)
+@rule(aten.lstm_cell.default, switched=one_player)
 def lstm_cell(x: Value, states: Sequence[First], *params: Tensor | None) -> list[Gaussian]:
     """The next h and c."""
     return _step(LSTM, x, states, *params)
 
 
-@rule(aten.gru_cell.default, apart=one_player)
+@rule(aten.gru_cell.default, switched=one_player)
 def gru_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(GRU, x, [state], *params)[0]
 
 
-@rule(aten.rnn_tanh_cell.default, apart=one_player)
+@rule(aten.rnn_tanh_cell.default, switched=one_player)
 def rnn_tanh_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(PLAIN, x, [state], *params)[0]
 
 
-@rule(aten.rnn_relu_cell.default, apart=one_player)
+@rule(aten.rnn_relu_cell.default, switched=one_player)
 def rnn_relu_cell(x: Value, state: First, *params: Tensor | None) -> Gaussian:
     """The next h."""
     return _step(RECTIFIED, x, [state], *params)[0]
