@@ -54,7 +54,7 @@ class Rule:
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
     takes: Takes = "reals"
-    condition: bool = False  # whether its result is true or false
+    condition: bool = False  # whether its result is one of two values, as true or false
     switched: Players | None = None  # if the rule takes its first argument as `Switched`, of these players
     apart: Callable[..., Any] | None = None  # for arguments kept apart (`Apart`) that meet here; may give None
 
