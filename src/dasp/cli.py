@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
+from importlib.util import find_spec
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
 
+import dasp
 from dasp.errors import BadInput, Stopped
 from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.paper.sizes import SizeName
@@ -53,6 +54,21 @@ _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the re
 _Threads = Annotated[int, typer.Option(min=1, help="Number of threads for torch.")]
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"dasp {dasp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _any_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def reproduce(
     experiment: _Experiment = "all",
@@ -63,6 +79,8 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's experiments: train, explain by every method, compare, and show everything on one page."""
     with _needs("experiments"):
+        from rich.console import Console  # noqa: PLC0415
+
         from dasp.paper.reproduce import reproduce as run  # noqa: PLC0415  # torch and matplotlib take seconds
     run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
 
@@ -77,6 +95,8 @@ def benchmark(
 ) -> None:
     """Compare our estimators with shap, captum and shapiq: same networks, rows, truth and threads, in one run."""
     with _needs("experiments"):
+        from rich.console import Console  # noqa: PLC0415
+
         from dasp.paper.benchmark import benchmark as run  # noqa: PLC0415
     run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
 
@@ -95,7 +115,11 @@ def _needs(extra: str) -> Iterator[None]:
         with stops_at_once():
             yield
     except ModuleNotFoundError as error:
-        raise BadInput(f"{error.name} is missing: pip install 'torch-dasp[{extra}]'") from error
+        raise _missing(error.name, extra) from error
+
+
+def _missing(library: str | None, extra: str) -> BadInput:
+    return BadInput(f"{library} is missing: pip install 'torch-dasp[{extra}]'")
 
 
 def _takes_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -125,12 +149,14 @@ def explain(**given: Any) -> None:
 
     If it is interrupted, run the same command again: it goes on where it stopped, and writes the same bytes.
     """
+    options = Options(**given)
+    if options.engine == "ray" and find_spec("ray") is None:
+        raise _missing("ray", "cluster")
+    with _needs("cli"):
+        from dasp.jobs.opened import open_files  # noqa: PLC0415
+    open_files(options)  # which says what is wrong with them before torch is imported
     with _needs("cli"):
         from dasp.jobs.run import explain as run  # noqa: PLC0415
-    options = Options(**given)
-    if options.engine == "ray":
-        with _needs("cluster"):
-            import ray  # noqa: F401, PLC0415
     try:
         run(options)
     except (SystemExit, typer.Exit) as stop:  # else the exit code would be theirs, without an output

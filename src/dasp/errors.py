@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LONGEST = 300  # characters of another library's message
+_MOST_SUMMARISED = 3  # operations
 
 
 class BadInput(ValueError):
@@ -29,22 +30,37 @@ class Stopped(RuntimeError):
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of a model, and the user's line of code that calls for it."""
+    """An operation of a model, and the user's line of code that calls for it, or the first of several."""
 
     name: str
     where: str = ""  # file, line and code, as far as they are known
+    times: int = 1
+
+    @property
+    def discrete(self) -> bool:
+        """Whether it gives an order, a place or a step, and not a number that depends smoothly on others."""
+        indices = self.name.endswith((".max.dim", ".min.dim"))  # which have rules for the values
+        return indices or any(part in _DISCRETE for part in self.name.split("."))
 
     def __str__(self) -> str:
         """Write it on one line."""
-        return f"{self.name}  in {self.where}" if self.where else self.name
+        often = f"{self.times} times; first " if self.times > 1 else ""
+        return f"{self.name} ({often}at {self.where})" if self.where else self.name
+
+
+_DISCRETE = {
+    "sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode", "argmax", "argmin", "nonzero", "unique",
+    "unique2", "bucketize", "searchsorted", "histc", "bincount", "multinomial", "sign", "sgn", "floor", "ceil", "round",
+    "trunc", "heaviside", "gt", "ge", "lt", "le", "eq", "ne", "logical_not", "logical_and", "logical_or", "any", "all",
+}  # fmt: skip
 
 
 class UnsupportedOperation(NotImplementedError):
-    """The model uses operations that have no rule; `operations` has all of them.
+    """The model uses operations that have no rule; `operations` has each of them once.
 
-    >>> print(UnsupportedOperation([Operation("aten.sort.default", "model.py, line 7: x.sort(1)")]))
+    >>> print(UnsupportedOperation([Operation("aten.lgamma.default", "model.py, line 7: x.lgamma()")]))
     1 operation(s) of the model have no rule for random values:
-      - aten.sort.default  in model.py, line 7: x.sort(1)
+      - aten.lgamma.default (at model.py, line 7: x.lgamma())
     Register rules for them with dasp.rule, or use BayesianShapley, which only evaluates the model.
     """
 
@@ -54,11 +70,19 @@ class UnsupportedOperation(NotImplementedError):
         values: str = "random values",
         remedy: str = "Register rules for them with dasp.rule, or use",
     ) -> None:
-        self.operations = tuple(operations)
+        self._made_of = (operations, values, remedy)
+        self.operations = _each_once(operations)
         self.head = f"{len(self.operations)} operation(s) of the model have no rule for {values}:"
+        discrete = [operation.name for operation in self.operations if operation.discrete]
         lines = [self.head, *(f"  - {operation}" for operation in self.operations)]
-        super().__init__("\n".join([*lines, f"{remedy} BayesianShapley, which only evaluates the model."]))
-        self._made_of = (self.operations, values, remedy)
+        if discrete:
+            lines.append(
+                f"What is an order, a place or a step ({', '.join(discrete)}) jumps from one value to another and has "
+                "no Gaussian."
+            )
+            remedy = "Use" if len(discrete) == len(self.operations) else "Register rules for the others, or use"
+        also = " So does Explainer by default." if discrete else ""
+        super().__init__("\n".join([*lines, f"{remedy} BayesianShapley, which only evaluates the model.{also}"]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
@@ -66,7 +90,18 @@ class UnsupportedOperation(NotImplementedError):
     @property
     def summary(self) -> str:
         """What is the matter, on one line."""
-        return " ".join([self.head, *(f"- {operation}" for operation in self.operations)])
+        more = len(self.operations) - _MOST_SUMMARISED
+        listed = "; ".join(map(str, self.operations[:_MOST_SUMMARISED]))
+        return f"{self.head} {listed}" + (f"; and {more} more" if more > 0 else "")
+
+
+def _each_once(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Each operation once, with the number of times that it is there."""
+    found: dict[str, Operation] = {}
+    for operation in operations:
+        first = found.get(operation.name)
+        found[operation.name] = replace(first, times=first.times + operation.times) if first else operation
+    return tuple(found.values())
 
 
 class UntraceableModel(TypeError):

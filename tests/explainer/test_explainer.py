@@ -401,6 +401,7 @@ def test_models_of_other_kinds():
 
 def test_shap_is_needed_only_for_explanations(monkeypatch):  # nor is it imported: test_import_is_light
     monkeypatch.setitem(sys.modules, "shap", None)
+    monkeypatch.delitem(sys.modules, "dasp.explainer.pictured", raising=False)  # which has imported it before
     explainer = Explainer(network(4))
     assert explainer.attribute(rows(2, 4)).values.shape == (2, 4)
     with pytest.raises(ImportError, match=r"torch-dasp\[plots\]"):

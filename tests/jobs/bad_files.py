@@ -33,9 +33,10 @@ def write_bad_files(here: Path) -> None:
     _special_files(here)
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
-    for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "damaged.safetensors", "rows.xlsx"):
+    for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "model.ts", "damaged.safetensors", "rows.xlsx"):
         (here / name).write_bytes(b"\x08\x00nothing of use")
     (here / "folder.parquet").mkdir()
+    (here / "folder.csv.json").mkdir()
 
 
 _UNTRACEABLE = """
@@ -76,6 +77,8 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "hollow.json": '{"one": [], "two": ["a", "b", "c", "d"]}', "lone.json": '{"\\ud800": ["a", "b", "c", "d"]}',
         "deep.json": '{"one": ' + "[" * 100_000, "digits.json": '{"one": [' + "9" * 5000 + "]}",
         "nested.json": '{"one": [["a"], "b", "c", "d"]}', "none.json": "{}",
+        "skips.csv.json": "{}", "beside.csv.json": '{"one": ["a", "b", "c", "d"]}',
+        "data.csv": "a,b,c,data:d\n1,2,3,4\n", "gap.csv": "gap_a,gap_b,c,d\n1,2,3,4\n",
         "good.json": '{"one": ["a", "b"], "two": ["c", "d"]}',
     }  # fmt: skip
     for name, text in texts.items():

@@ -111,6 +111,11 @@ def dasp(*arguments: object) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
+def besides_random(err: str) -> str:
+    """What is on stderr, but for the line that says that the weights of a factory are random."""
+    return "".join(line for line in err.splitlines(keepends=True) if "its weights are random" not in line)
+
+
 def rows(number: int = 10, inputs: int = 4) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(number, inputs)).round(4).astype(np.float32)
 

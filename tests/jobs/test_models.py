@@ -284,7 +284,7 @@ def test_columns_are_taken_by_their_names(tmp_path, monkeypatch, before):
     mixed.drop(columns="c").to_csv("fewer.csv", index=False)
     mixed.assign(f=1).to_csv("more.csv", index=False)
     for file, message in (("fewer.csv", "fitted with the column 'c', which"), ("more.csv", "without the column 'f':")):
-        result = dasp(*command, file, "--overwrite")
+        result = dasp("explain", "model.joblib", file, "--trust", "-o", "out.parquet", "--overwrite")
         assert (result.code, result.err.count("\n")) == (2, 1)
         assert message in result.err
 
@@ -299,7 +299,8 @@ def test_files_that_are_no_models(tmp_path, caplog):
         ("absent.pt2", None, "no such file"),
         ("cut.pt2", content[: len(content) // 2], "or damaged"),
         ("empty.pt2", b"", "or damaged"),
-        ("model.onnx", b"abc", "a model is a"),
+        ("model.onnx", b"abc", "is not an ONNX model, or damaged: it ends early"),
+        ("model.tar", b"abc", "a model is a"),
         ("cut.pt", b"abc", "cannot be read"),
         ("raw.pt", pickle.dumps(network()), "raw.pt is a plain pickle, not a file of torch.save: call it raw.pkl"),
         ("old.pt", pickle.dumps(network(), protocol=2), "is a plain pickle"),

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from explain_files import dasp, rows, write_good_files
+from explain_files import besides_random, dasp, rows, write_good_files
 from PIL import EpsImagePlugin, Image
 
 from dasp.errors import BadInput
@@ -94,7 +94,7 @@ def test_repeated_ids_are_counted_and_said_once(here):
     table.to_parquet("ids.parquet")
     for file in ("ids.csv", "ids.parquet"):
         result = dasp("explain", "small:build", file, "--id", "n", "-o", "out.parquet", "--chunk", "2", "--overwrite")
-        assert (result.code, result.err) == (0, "")
+        assert (result.code, besides_random(result.err)) == (0, "")
         assert result.out.count("warning: 3 of 6 rows have an id that an earlier row has, too\n") == 1
         assert list(pq.read_table("out.parquet")["id"].to_pylist()) == list(table.n)
     table.assign(n=[-1, -2, 0, 1, 2, 3]).to_csv("ids.csv", index=False)  # Python's hashes of the first two are equal

@@ -8,6 +8,8 @@ method knows none, several baselines are averaged over, and all outputs are expl
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from copy import copy
 from inspect import signature
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.game import Game
 from dasp.games.request import Request
+from dasp.propagation.forward import like
 from dasp.propagation.turns import evaluating
 
 __all__ = ["estimated"]
@@ -29,8 +32,8 @@ _EXPECTED = ("Setting forward, backward hooks", "You are providing multiple inpu
 def estimated(method: Attribution, request: Request, **options: Any) -> Estimate:
     """The values that a method gives to the players of each game, (players, rows, *selected)."""
     if isinstance(method, PlayerMethod):
-        own = request if method.forward_func is request.function else request.of_function(method.forward_func)
-        return method.explain(own, **options)
+        return method.explain(request.of_function(method.forward_func), **options)
+    method = _called(method, like(request.function, method.forward_func))
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()
     given = {name: value for name, value in _captum_arguments(each).items() if name in known and value is not None}
@@ -40,6 +43,17 @@ def estimated(method: Attribution, request: Request, **options: Any) -> Estimate
         attributions = _attributed(method, each, {**given, **options})
     whole = not request.grouped or "feature_mask" in known
     return Estimate(request.averaged(each.values_of(attributions, whole=whole)))
+
+
+def _called(method: Attribution, function: Callable[..., Any]) -> Attribution:
+    """The method for its model, called in the way of a request."""
+    if function is method.forward_func:
+        return method
+    result = copy(method)
+    result.forward_func = function
+    if hasattr(method, "model"):  # as those that put hooks on it have
+        result.model = function
+    return result
 
 
 def _captum_arguments(request: Request) -> dict[str, Any]:

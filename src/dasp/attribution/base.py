@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import Selection
+from dasp.propagation.forward import Output, forward_of
 from dasp.propagation.graphs import KeptGraphs, Outputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
@@ -44,7 +45,13 @@ class Estimate:
 
 class PlayerMethod(Attribution):  # type: ignore[misc]
     """A method of ours: with target=None it explains all outputs, a group of entries is one player, and baselines may
-    be a background. `attribute` is Captum's; it understands its arguments and leaves the rest to `explain`."""
+    be a background. `attribute` is Captum's; it understands its arguments and leaves the rest to `explain`. Of a model
+    that returns several things, `output` is the name or index of the tensor to explain."""
+
+    forward_func: Callable[..., Any]
+
+    def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
+        super().__init__(forward_func if output is None else forward_of(forward_func, output))
 
     explain: Callable[..., Estimate]
     """The values of the players for a `Request`; the options are those of `attribute`."""
@@ -59,13 +66,22 @@ class PropagatedAttribution(PlayerMethod):
         """The operations that stay whole in the graph."""
         return RULES
 
-    def __init__(self, model: nn.Module | ExportedProgram) -> None:
-        self.model = checked_model(model)
-        super().__init__(model.module() if isinstance(model, ExportedProgram) else model)
+    def __init__(self, model: nn.Module | ExportedProgram, output: Output = None) -> None:
+        checked = checked_model(model)
+        super().__init__(checked.module() if isinstance(checked, ExportedProgram) else checked, output)
+        self.model = checked if output is None else self.forward_func
+        self._asked: Callable[..., Any] = self.forward_func  # last; it is held here, as its graphs go with it
+
+    def _called(self, request: Request) -> nn.Module | ExportedProgram:
+        """What is traced: the model, or how the request calls it."""
+        self._asked = request.function
+        model = self.model if request.function is self.forward_func else request.function
+        return checked_model(model)
 
     def __getstate__(self) -> dict[str, Any]:
         """A program cannot be pickled, but saved."""
         state = dict(vars(self))
+        state["_asked"] = None
         if isinstance(self.model, ExportedProgram):
             file = io.BytesIO()
             torch.export.save(self.model, file)
@@ -80,10 +96,10 @@ class PropagatedAttribution(PlayerMethod):
 
     def traces(self, request: Request) -> list[fx.GraphModule]:
         """The model's graph for inputs like those of each game."""
-        checked_model(self.model)
+        model = self._called(request)
         return [
-            KeptGraphs.of(self.model).traced(
-                self.model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
+            KeptGraphs.of(model).traced(
+                model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
                 keep=self._whole(), pool_first=self._pool_first,
             ) for rows, game, select in request.parts()
         ]  # fmt: skip
@@ -91,17 +107,22 @@ class PropagatedAttribution(PlayerMethod):
     def lifts(self, request: Request, at_once: int | None = None) -> list[Lifted]:
         """The model lifted for the players of each game, from a graph that gives the request's outputs; at most
         `at_once` rows are evaluated at once."""
-        parts = request.parts()
-        return [self.lift(game, _outputs(game, select, request.full[rows], at_once)) for rows, game, select in parts]
+        model = self._called(request)
+        return [
+            self.lift(game, _outputs(game, select, request.full[rows], at_once), model)
+            for rows, game, select in request.parts()
+        ]
 
-    def lift(self, game: Game, outputs: Outputs | None = None) -> Lifted:
+    def lift(
+        self, game: Game, outputs: Outputs | None = None, model: nn.Module | ExportedProgram | None = None
+    ) -> Lifted:
         """The model lifted for the game's players; raises what says why it cannot be."""
-        checked_model(self.model)
+        model = checked_model(self.model) if model is None else model
         first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
         arguments = (*first.toggled(), *first.extra)
         example = (*game.on, *game.extra)
-        return KeptGraphs.of(self.model).lifted(self.model, example, arguments, game.count, players, outputs)
+        return KeptGraphs.of(model).lifted(model, example, arguments, game.count, players, outputs)
 
     def _estimate(self, request: Request, values: list[Tensor], missed: int = 0) -> Estimate:
         """The values beside each baseline, averaged, if they are finite."""

@@ -274,9 +274,9 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
         for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
     )
     with torch.enable_grad(), evaluating():
-        outputs = evaluator.select(game._checked(evaluator.function(*points, *many.extra), number))
-        columns = outputs.reshape(number * game.rows, -1).sum(0)  # rows do not depend on each other
-        slopes = [_by_player(many, points, column) for column in columns]
+        arguments = (*(x.clone() for x in points), *game.extra_for(number))  # as a model may write into them
+        outputs = evaluator.select(game._checked(evaluator.function(*arguments), number)).flatten(0, 1)
+        slopes = [_by_player(many, points, column) for column in outputs.reshape(len(outputs), -1).sum(0)]
     evaluator.progress.update(number * game.rows * len(slopes))
     return torch.stack(slopes, -1).view(number, game.rows, game.count, *evaluator.full.shape[1:]).transpose(1, 2)
 

@@ -26,6 +26,7 @@ from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
+from dasp.propagation.forward import Output
 from dasp.propagation.lifting import Frontier, Lifted
 
 __all__ = ["DASP"]
@@ -38,6 +39,7 @@ class DASP(PropagatedAttribution):
         model: a module in evaluation mode, or an `ExportedProgram`.
         rank: how many columns of correlation between units to keep. 0 is the paper's method; "full", one per player,
             is much more accurate and the choice for up to some dozens of players.
+        output: which of the model's results, if it returns several: a name or an index.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).eval()
     >>> attributions = DASP(model, rank="full").attribute(torch.ones(2, 3))
@@ -45,8 +47,8 @@ class DASP(PropagatedAttribution):
     torch.Size([2, 3])
     """
 
-    def __init__(self, model: nn.Module | ExportedProgram, *, rank: Rank = 0) -> None:
-        super().__init__(model)
+    def __init__(self, model: nn.Module | ExportedProgram, *, rank: Rank = 0, output: Output = None) -> None:
+        super().__init__(model, output)
         column_count(rank, 1)
         self.rank = rank
 
@@ -66,13 +68,13 @@ class DASP(PropagatedAttribution):
         """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
         Args:
-            inputs: a tensor or tuple of tensors, a row per sample.
+            inputs: a tensor, or a tuple or (by the model's keywords) a dictionary of tensors, a row per sample.
             baselines: what an absent player's entries are: None (zeros), a number, one row, or a row per sample.
                 Several rows for one input row (or a number of rows that is neither 1 nor that of the inputs) are a
                 background: what a coalition is worth is averaged over them.
             target: the output to explain, as in Captum; None for all, or "predicted" for the largest of each row.
-            additional_forward_args: further arguments of the model, which are not explained; tensors with as many
-                rows as the inputs go along with them row by row.
+            additional_forward_args: further arguments of the model, which are not explained: a tuple, or a dictionary
+                of keyword arguments. Tensors with as many rows as the inputs go along with them row by row.
             feature_mask: integers that broadcast to an input row; entries with the same number are one player.
             coalition_sizes: None for all, K for that many equally spaced ones, or the sizes (0 … N−1) themselves.
             internal_batch_size: the largest number of rows to propagate at once, a factor column counting as a row.

@@ -19,6 +19,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_po
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.forward import Output
 
 __all__ = ["ExactShapley"]
 
@@ -28,13 +29,17 @@ MOST_PLAYERS = 25
 class ExactShapley(PlayerMethod):
     """The definition itself: for up to 25 players, and any callable.
 
+    Args:
+        forward_func: any callable, as in Captum.
+        output: which of the model's results, if it returns several: a name or an index.
+
     >>> model = lambda x: x[:, 0] * x[:, 1]
     >>> ExactShapley(model).attribute(torch.tensor([[2.0, 3.0]]))
     tensor([[3., 3.]])
     """
 
-    def __init__(self, forward_func: Callable[..., Tensor]) -> None:
-        super().__init__(forward_func)
+    def __init__(self, forward_func: Callable[..., Any], *, output: Output = None) -> None:
+        super().__init__(forward_func, output)
 
     def attribute(
         self,

@@ -20,6 +20,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_po
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.forward import Output
 
 __all__ = ["PermutationShapley"]
 
@@ -32,14 +33,15 @@ class PermutationShapley(PlayerMethod):
     Args:
         forward_func: any callable, as in Captum.
         antithetic: walk every permutation backwards, too.
+        output: which of the model's results, if it returns several: a name or an index.
 
     >>> model = lambda x: x[:, 0] * x[:, 1]
     >>> PermutationShapley(model).attribute(torch.tensor([[2.0, 3.0]]))
     tensor([[3., 3.]])
     """
 
-    def __init__(self, forward_func: Callable[..., Tensor], *, antithetic: bool = True) -> None:
-        super().__init__(forward_func)
+    def __init__(self, forward_func: Callable[..., Any], *, antithetic: bool = True, output: Output = None) -> None:
+        super().__init__(forward_func, output)
         self.antithetic = antithetic
 
     def attribute(

@@ -25,6 +25,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_po
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.forward import Output, forward_of
 
 __all__ = ["Audit", "Difference", "Interval", "audit"]
 
@@ -101,7 +102,7 @@ class Audit:
 
 
 def audit(
-    forward_func: Callable[..., Tensor],
+    forward_func: Callable[..., Any],
     attributions: Any,
     inputs: Tensors,
     baselines: Baselines = None,
@@ -109,6 +110,7 @@ def audit(
     additional_forward_args: Any = None,
     feature_mask: Tensors | None = None,
     *,
+    output: Output = None,
     evaluations: int = 128,
     seed: int = 0,
     internal_batch_size: int | None = None,
@@ -122,6 +124,7 @@ def audit(
             as Captum gives it, or entries are added up.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
             `DASP.attribute`: the same baselines, above all.
+        output: which of the model's results, if it returns several: a name or an index.
         evaluations: how many coalitions to evaluate for each row. The more, the narrower the intervals; 2^N give the
             exact error.
         seed: for the choice of coalitions.
@@ -135,7 +138,8 @@ def audit(
     """
     check_positive(evaluations=evaluations, internal_batch_size=internal_batch_size)
     arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-    request = Request.of(forward_func, arguments, at_once=internal_batch_size)
+    function = forward_func if output is None else forward_of(forward_func, output)
+    request = Request.of(function, arguments, at_once=internal_batch_size)
     given = _values(attributions, request)
     active = Active.of(request, apart=True)  # a busy player's error is not to be given to an idle one
     fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
@@ -165,13 +169,13 @@ def _by_row(parts: list[Tensor]) -> list[Tensor]:
 
 def _values(attributions: Any, request: Request) -> list[Tensor]:
     """The attributions of the players of each game, (players, rows, *selected)."""
-    several = attributions if isinstance(attributions, tuple) else (attributions,)
+    several = request.in_order(attributions)
     tensors = tuple(torch.as_tensor(x if isinstance(x, Tensor) else getattr(x, "values", x)) for x in several)
     values = request.values_of(tensors)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the attributions have NaN or infinite entries")
     again = request.answer(values)
-    pairs = zip(again if isinstance(again, tuple) else (again,), tensors, strict=True)
+    pairs = zip(request.in_order(again), tensors, strict=True)
     whole = all(torch.allclose(x.double(), y.to(x).double(), rtol=1e-3, atol=0) for x, y in pairs)
     return values if whole else request.values_of(tensors, whole=False)
 

@@ -2,8 +2,10 @@
 
 from dasp.explainer.explainer import Explainer
 from dasp.explainer.result import Attributed
+from dasp.explainer.text import TextExplainer
 
 __all__ = [
     "Attributed",
     "Explainer",
+    "TextExplainer",
 ]

@@ -12,28 +12,30 @@ from typing import Any
 import numpy as np
 import torch
 from captum.attr import Attribution
-from torch import Tensor, nn
+from torch import nn
 
 from dasp.attribution.any_method import estimated
 from dasp.errors import BadInput, OverflowingRows
-from dasp.explainer.conversion import MultilayerPerceptron, converted
+from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
+from dasp.explainer.encoding import Encoder
+from dasp.explainer.inputs import Inputs
+from dasp.explainer.misfit import misfit
+from dasp.explainer.raw_tables import RawTables
 from dasp.explainer.result import Attributed, unbalanced_rows
-from dasp.explainer.rows import Rows, device_of, input_dtype, takes_integers
-from dasp.explainer.shap_format import explanation
-from dasp.games.arguments import Arguments
+from dasp.explainer.rows import device_of, input_dtype, together
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import PREDICTED
 from dasp.methods import METHODS, Method
 from dasp.methods.choice import Pace, choose, method_name
 from dasp.methods.wanted import Wanted
+from dasp.propagation.forward import Output, forward_of
 
 __all__ = ["Attributed", "Explainer"]
 
 log = logging.getLogger("dasp")
 
 _OWN: Any = object()  # stands for the target of the constructor
-_LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it goes by the time that the model takes
 _DRAWING = RLock()  # as all threads have torch's own generator together
@@ -44,7 +46,7 @@ class Explainer:
 
     Args:
         model: a module in evaluation mode, an `ExportedProgram`, a scikit-learn MLP (explained by its logits) or a
-            pipeline of scalers that ends in one, a Keras model on the torch backend, or any function of tensors.
+            pipeline that ends in one, a Keras model on the torch backend, or any function of tensors.
         background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
             baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
@@ -54,7 +56,9 @@ class Explainer:
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
             row's largest, or None for all.
         baselines: instead of a background, as in Captum: a number, a row, or a row for each row. Zeros by default.
-        feature_mask: integers that broadcast to a row; entries with the same number are one player.
+        feature_mask: integers that broadcast to a row; entries with the same number are one player. Of images, each
+            may have a mask of its own. `dasp.players` makes masks.
+        players: instead, a short text: "block:8", "superpixel:60", "window:25", … (see `dasp.players.named`).
         feature_names: of the columns, if `background` and X do not tell; or of the players.
         output_names: of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
@@ -66,6 +70,15 @@ class Explainer:
         device: where to compute; the model is moved there. Where it is by default.
         seed: for everything that is sampled. Rows do not depend on the rows beside them.
         show_progress: show a progress bar.
+        output: which of the model's results, if it returns several: a name or an index.
+        mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
+            background and baselines are on the scale of x.
+        encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
+            the players their columns. `baselines="missing"`: absent columns are missing values, which it fills in. Of
+            a pipeline that ends in an MLP, it is what comes before.
+
+    A model with several inputs takes a tuple of them, or a dictionary by keyword; what else is given for each input
+    (`background`, `baselines`, `feature_mask`, `feature_names`) is then so, too.
 
     `method` and `reason` say, from the first call on, which method was taken and why; so does the log, "dasp".
 
@@ -86,7 +99,7 @@ class Explainer:
         target: Any = None,
         baselines: Any = None,
         feature_mask: Any = None,
-        feature_names: Sequence[str] | None = None,
+        feature_names: Any = None,
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
         max_evaluations: int | None = None,
@@ -96,83 +109,87 @@ class Explainer:
         device: torch.device | str | None = None,
         seed: int = 0,
         show_progress: bool = False,
+        output: Output = None,
+        players: str | None = None,
+        mean: Any = None,
+        std: Any = None,
+        encoder: Any = None,
     ) -> None:
         self.automatic = method == "auto"
         self.method = method if self.automatic else method_name(method)
         self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
         self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
+        if encoder is None:
+            encoder, model = encoder_and_network(model)
         self.model = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
-        self.dtype, self.integers = input_dtype(self.model), takes_integers(self.model)
         self.target = target
-        self.columns: Sequence[str] | None = None  # of tables, in the model's order
-        self.feature_names, self.output_names = (
-            None if names is None else [str(name) for name in names] for names in (feature_names, output_names)
-        )
+        self.output_names = None if output_names is None else [str(name) for name in output_names]
+        columns = None
         if isinstance(self.model, MultilayerPerceptron):
-            self.columns = self.model.feature_names
+            columns = self.model.feature_names
             self.output_names = self.output_names or self.model.output_names
-        self.off, self.background = self._absent(background, baselines), background is not None
-        self.feature_mask = None if feature_mask is None else torch.as_tensor(feature_mask)
+        given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
+                 "feature_names": feature_names}  # fmt: skip
+        scaled = mean is not None or std is not None
+        if scaled:
+            self.model = normalized(self.model, mean, std, input_dtype(self.model), self.device)
+        if encoder is None:
+            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, scaled=scaled)
+        else:
+            if scaled or players is not None:
+                raise BadInput("an encoder goes with raw columns as players, and without mean and std")
+            self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
+            self.model = self.inputs.model
+        if output is not None:
+            self.model = forward_of(self.model, output)
         self._chosen: dict[tuple[int, int], _Chosen] = {}  # by the number of players and of outputs
         self._methods: dict[str, Attribution] = {}
 
-    def _absent(self, background: Any, baselines: Any) -> Any:
-        """What an absent feature is, as the model takes it."""
-        if background is not None and baselines is not None:
-            raise BadInput("background and baselines are both given: what an absent feature is comes from one of them")
-        if background is not None:
-            rows = self._rows(background, "background")
-            if not len(rows.tensor):
-                raise BadInput("the background has no rows")
-            if not bool(torch.isfinite(rows.tensor).all()):
-                bad = int((~torch.isfinite(rows.tensor)).flatten(1).any(1).nonzero()[0])
-                raise BadInput(f"the background has NaN or infinite entries, first in row {bad}")
-            if len(rows.tensor) > _LARGE_BACKGROUND:
-                log.warning("the background has %d rows, which all are averaged over: fewer do", len(rows.tensor))
-            self.columns = rows.names or self.columns
-            return rows.tensor
-        if baselines is None or isinstance(baselines, (int, float)):
-            return baselines
-        given = baselines if isinstance(baselines, Tensor) else torch.as_tensor(baselines)
-        return given.to(device=self.device, dtype=self.dtype if given.is_floating_point() else None)
-
-    def __call__(self, X: Any, target: Any = _OWN) -> Any:  # noqa: N803 (everybody's name for rows)
+    def __call__(self, X: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Any:  # noqa: N803 (everybody's name for rows)
         """The rows of an array, DataFrame or tensor explained, as a `shap.Explanation` with `values`, `base_values`,
         `data`, `feature_names`, `output_names` and, where there is one, `error_std`.
 
         Values are (rows, *features), with all outputs (rows, *features, outputs). Groups of `feature_mask` are one
         column each, so that values sum to what they explain. Images of 1, 3 or 4 channels come with the channels last,
-        as `shap.image_plot` wants them, and the value of a group is spread evenly over its pixels.
-        """
-        rows = self._rows(X, "X")
-        result = self.attribute(rows.tensor, target)
-        names = self.feature_names or rows.names or self.columns
-        return explanation(result, rows.data, self.feature_mask, names, self.output_names)
+        as `shap.image_plot` wants them, and the value of a group is spread evenly over its pixels. Of several inputs,
+        each has an explanation, in a tuple or a dictionary as they are; all values together make up the prediction.
 
-    def attribute(self, x: Tensor, target: Any = _OWN) -> Attributed:
+        `additional_forward_args` are further arguments of the model, which are not explained: a tuple, or a dictionary
+        of keyword arguments. Tensors with as many rows as X go along with them row by row.
+        """
+        parts = self.inputs.rows(X, "X")
+        x = together({key: rows.tensor for key, rows in parts.items()})
+        result = self.attribute(x, target, additional_forward_args)
+        return self.inputs.explanations(result, parts, self.output_names)
+
+    def attribute(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Attributed:
         """The rows explained, as tensors; needs no shap."""
-        result = self.run(self.prepare(x, target))
+        request = self.prepare(x, target, additional_forward_args)
+        self.inputs.note_zeros(request.games[0].on)
+        result = self.run(request)
         if self.automatic and self.wanted.tolerance is None:
             result = replace(result, missed=0)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.wanted.tolerance)
-        return result
+        return self.inputs.answered(result)
 
-    def prepare(self, x: Tensor, target: Any = _OWN) -> Request:
+    def prepare(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Request:
         """The rows and what is asked of them, checked; prediction and base are evaluated here, and only here."""
-        x = self._rows(x, "x").tensor
         target = self._output(self.target if target is _OWN else target)
-        if isinstance(target, list) and len(target) != len(x):
-            raise BadInput(f"there are {len(target)} targets for {len(x)} rows")
-        if self.background and self.off.shape[1:] != x.shape[1:]:
-            raise BadInput(f"rows of the background have the shape {tuple(self.off.shape[1:])}, x {tuple(x.shape[1:])}")
-        arguments = Arguments(x, self.off, target, feature_mask=self._mask(x), background=self.background)
-        return Request.of(self.model, arguments, at_once=self.wanted.batch_size)
+        arguments = self.inputs.arguments(x, target, additional_forward_args)
+        try:
+            return Request.of(self.model, arguments, at_once=self.wanted.batch_size)
+        except (RuntimeError, IndexError, TypeError) as error:
+            if told := misfit(error, self.model, arguments.inputs):
+                raise BadInput(told) from error
+            raise
 
     def run(self, request: Request) -> Attributed:
         """The rows explained, by the method that suits them."""
+        if len(request.games) > 1:  # each row has players of its own
+            return Attributed.cat([self.run(part) for part in request.apart()])
         (game,) = request.games
         chosen = self._choice(request)
         options = chosen.wanted.options(chosen.name, METHODS[chosen.name], game)
@@ -201,7 +218,7 @@ class Explainer:
             return 1
         size = game.rows
         if len(game.baselines) > 1:  # moments are those of every row beside every row of the background
-            size = max(1, min(size, _MOST_ENTRIES // (len(game.baselines) * game.on[0][0].numel())))
+            size = max(1, min(size, _MOST_ENTRIES // (len(game.baselines) * sum(x[0].numel() for x in game.on))))
         if self.wanted.batch_size is not None and "internal_batch_size" not in entry.takes:
             size = min(size, self.wanted.batch_size)
         return size
@@ -217,15 +234,6 @@ class Explainer:
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
             select.chosen, name, estimate.missed, unbalanced_rows(values[0], gap) if METHODS[name].propagates else 0,
         )  # fmt: skip
-
-    def _rows(self, given: Any, what: str) -> Rows:
-        return Rows.of(given, self.dtype, self.device, integers=self.integers, names=self.columns, what=what)
-
-    def _mask(self, x: Tensor) -> Tensor | None:
-        mask = self.feature_mask
-        if mask is not None and mask.dim() == x.dim() and len(mask) > 1:
-            raise BadInput(f"feature_mask has {len(mask)} rows: columns of an explanation are the same for all rows")
-        return mask
 
     def _output(self, target: Any) -> Any:
         """The number of an output by its name, and numbers as Captum takes them."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
-__all__ = ["LARGE_GAP", "Attributed", "unbalanced_rows"]
+__all__ = ["LARGE_GAP", "Attributed", "picture_of", "unbalanced_rows"]
 
 log = logging.getLogger("dasp")
 
@@ -24,8 +26,8 @@ class Attributed:
     tensor([[3., 3.]])
     """
 
-    values: Tensor  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained
-    std: Tensor | None  # of the values, where the method knows it
+    values: Any  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained; of several inputs, each
+    std: Any  # of the values, where the method knows it
     prediction: Tensor  # f(x), of the outputs that are explained
     base: Tensor  # f(baseline), or its mean over the background
     gap: Tensor  # the players' values together − (prediction − base)
@@ -34,12 +36,15 @@ class Attributed:
     missed: int = 0  # rows that did not reach the tolerance
     unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
 
+    def _repr_html_(self) -> str | None:
+        return picture_of(self)
+
     @staticmethod
     def cat(parts: list[Attributed]) -> Attributed:
         """The rows of all parts."""
         columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Attributed)}
         joined = {
-            name: None if column[0] is None else torch.cat(column)
+            name: None if column[0] is None else tree_map(lambda *pieces: torch.cat(pieces), *column)
             for name, column in columns.items()
             if name not in ("method", "missed", "unbalanced")
         }
@@ -71,3 +76,13 @@ def unbalanced_rows(values: Tensor, gap: Tensor) -> int:
     """
     sizes = values.abs().sum(0).reshape(len(gap), -1).sum(1)
     return int((gap.reshape(len(gap), -1).abs().sum(1) > LARGE_GAP * sizes).sum())
+
+
+def picture_of(explained: Any) -> str | None:
+    """What a notebook shows: a picture with error bars; None, and so the text, without matplotlib and for what has no
+    one picture."""
+    try:
+        from dasp.plots.html import picture  # noqa: PLC0415 (matplotlib is an extra)
+    except ImportError:
+        return None
+    return picture(explained)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,27 @@ from torch import Tensor, fx, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["Rows", "device_of", "input_dtype", "takes_integers"]
+__all__ = ["Rows", "device_of", "input_dtype", "one_by_one", "takes_integers", "together"]
+
+
+def one_by_one(inputs: Any) -> dict[Any, Any]:
+    """The inputs of a model by keyword, if they are a dictionary, or by number, if a tuple; the only one by None. A
+    tuple of numbers or names is one row."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    several = isinstance(inputs, tuple) and not all(isinstance(x, (int, float, str)) for x in inputs)
+    return dict(enumerate(inputs)) if several else {None: inputs}
+
+
+def together(parts: dict[Any, Any]) -> Any:
+    """The opposite of `one_by_one`.
+
+    >>> together({0: "first", 1: "second"}), together({None: "only"}), together({"x": 1})
+    (('first', 'second'), 'only', {'x': 1})
+    """
+    if None in parts:
+        return parts[None]
+    return parts if all(isinstance(key, str) for key in parts) else tuple(parts.values())
 
 
 @dataclass(frozen=True)
@@ -87,16 +107,19 @@ def _array(given: Any, what: str) -> np.ndarray:
     except ValueError as error:
         raise BadInput(f"{what} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "fiub":
-        raise BadInput(f"{what} must be numbers, not {array.dtype}")
+        kind = "text" if array.dtype.kind in "US" else array.dtype
+        raise BadInput(f"{what} must be numbers, not {kind}: encode its columns as for the model")
     if array.dtype == np.longdouble or not array.dtype.isnative:  # which torch does not know
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return array
 
 
 def input_dtype(model: Any) -> torch.dtype:
-    """The dtype of a model's weights; torch's default for a function."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.dtype for x in weights if x.is_floating_point()), torch.get_default_dtype())
+    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
+    default."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
+    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
 
 
 def device_of(model: Any) -> torch.device | None:

@@ -10,7 +10,6 @@ come last, where `shap.image_plot` looks for them. All in float64: waterfalls pl
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch import Tensor
 from dasp.errors import BadInput
 from dasp.explainer.result import Attributed
 
-__all__ = ["explanation"]
+__all__ = ["explanation", "explanation_type", "is_image"]
 
 _COLOURS = (1, 3, 4)  # channels: grey, RGB, RGBA
 _MOST_MEMBERS = 3  # of a group that are named
@@ -35,22 +34,20 @@ def explanation(
     output_names: Sequence[str] | None,
 ) -> Any:
     """A `shap.Explanation` of attributions to rows of `data`."""
-    explanation_type = _imported()
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
-    if feature_mask is not None:
+    if feature_mask is not None and is_image(data.shape):
+        values, std = (None if part is None else _spread(part, feature_mask, data) for part in (values, std))
+    elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
-        if data.ndim == 4 and _channels_last(data) is not None:
-            values, std = (None if part is None else groups.spread(part) for part in (values, std))
-        else:
-            values, std = (None if part is None else groups.columns(part) for part in (values, std))
-            feature_names = groups.names(feature_names)
-            data = groups.data(data)
+        values, std = (None if part is None else groups.columns(part) for part in (values, std))
+        feature_names = groups.names(feature_names)
+        data = groups.data(data)
     assert values is not None
-    if (axis := _channels_last(data)) is not None:
+    if (axis := _channels(data.shape)) is not None:
         data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
         std = None if std is None else np.moveaxis(std, axis, 3)
-    return explanation_type(
+    return explanation_type()(
         values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
         error_std=std,
         feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
@@ -58,11 +55,10 @@ def explanation(
     )  # fmt: skip
 
 
-def _imported() -> Any:
+def explanation_type() -> Any:
+    """SHAP's `Explanation`, as notebooks show it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shap's own, about other libraries
-            from shap import Explanation  # noqa: PLC0415
+        from dasp.explainer.pictured import Explanation  # noqa: PLC0415 (shap is an extra)
     except ImportError as error:
         raise ImportError("a shap.Explanation needs shap: pip install 'torch-dasp[plots]'") from error
     return Explanation
@@ -76,13 +72,26 @@ def _as_features(part: Tensor | None, outputs: int, data: np.ndarray) -> np.ndar
     return np.moveaxis(array.reshape(len(data), outputs, *data.shape[1:]), 1, -1) if outputs else array
 
 
-def _channels_last(data: np.ndarray) -> int | None:
+def is_image(shape: Sequence[int]) -> bool:
+    """Whether rows of this shape are images, by their number of channels."""
+    return _channels(shape) is not None
+
+
+def _channels(shape: Sequence[int]) -> int | None:
     """The axis of the channels of images; None if these are no images."""
-    if data.ndim != 4:
+    if len(shape) != 4:
         return None
-    if data.shape[3] in _COLOURS and data.shape[1] not in _COLOURS:
+    if shape[3] in _COLOURS and shape[1] not in _COLOURS:
         return 3
-    return 1 if data.shape[1] in _COLOURS else None
+    return 1 if shape[1] in _COLOURS else None
+
+
+def _spread(values: np.ndarray, feature_mask: Tensor, data: np.ndarray) -> np.ndarray:
+    """The values of groups divided among their pixels; images may have groups of their own."""
+    if feature_mask.dim() < data.ndim or len(feature_mask) == 1:
+        return _Groups(feature_mask, data).spread(values)
+    rows = zip(values[:, None], feature_mask[:, None], data[:, None], strict=True)
+    return np.concatenate([_Groups(mask, row).spread(value) for value, mask, row in rows])
 
 
 def _checked(names: Sequence[str] | None, number: int | None, what: str) -> list[str] | None:
@@ -123,7 +132,7 @@ class _Groups:
         result = np.empty((len(data), len(self.members)), dtype=object)
         for place in np.ndindex(*result.shape):
             numbers = flat[place[0], self.members[place[1]]]
-            result[place] = numbers[0] if len(numbers) == 1 else _listed([f"{x:.4g}" for x in numbers], ", ")
+            result[place] = numbers[0] if len(numbers) == 1 else _listed([_written(x) for x in numbers], ", ")
         return result
 
     def names(self, names: Sequence[str] | None) -> list[str]:
@@ -133,6 +142,10 @@ class _Groups:
         if len(names) == self.player.size:
             return [_listed([str(names[int(i)]) for i in entries], " + ") for entries in self.members]
         return [str(name) for name in names]
+
+
+def _written(x: Any) -> str:
+    return x if isinstance(x, str) else f"{x:.4g}"
 
 
 def _listed(parts: list[str], between: str) -> str:

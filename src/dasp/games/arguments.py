@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from dasp.games.game import Game
+from dasp.propagation.forward import Names
 
 __all__ = ["Arguments", "Baselines", "Target", "Tensors", "check_positive", "check_tolerance", "games"]
 
-Tensors = Tensor | tuple[Tensor, ...]
-Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...]
+Tensors = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dict[str, int | float | Tensor]
 Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
 
 
@@ -33,6 +34,9 @@ def check_tolerance(tolerance: float | None) -> None:
 @dataclass(frozen=True)
 class Arguments:
     """What `attribute` is given, by Captum's names, and whether the baselines are a background.
+
+    Inputs may be a dictionary, of the model's keywords; then baselines and masks are so, too, where there is one for
+    each. Further arguments are a tuple by position, or a dictionary by keyword.
 
     A background is averaged over: every row of it stands beside every row of the inputs. Whether baselines are one is
     decided where they come from, and nowhere else: here by those who know, or by their number in `given`.
@@ -59,8 +63,41 @@ class Arguments:
         >>> Arguments.given(torch.ones(2, 3), torch.zeros(5, 3)).background
         True
         """
-        background = _is_background(inputs, baselines)
+        background = _is_background(_in_order(inputs, inputs), _in_order(inputs, baselines, "baselines"))
         return Arguments(inputs, baselines, target, additional_forward_args, feature_mask, background)
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The keywords of the inputs, if they have any."""
+        return tuple(self.inputs) if isinstance(self.inputs, dict) else None
+
+    @property
+    def names(self) -> Names:
+        """The keyword of each of the model's arguments, or None for its position; () if all have positions.
+
+        >>> Arguments((torch.ones(1, 2),), additional_forward_args={"scale": 2}).names
+        (None, 'scale')
+        """
+        inputs, extra = self.inputs, self.additional_forward_args
+        own = self.keys or (None,) * (len(inputs) if isinstance(inputs, tuple) else 1)
+        names = (*own, *(extra if isinstance(extra, dict) else (None,) * len(_extra(extra))))
+        return names if any(name is not None for name in names) else ()
+
+
+def _in_order(inputs: Any, things: Any, what: str = "inputs") -> Any:
+    """Things by the keywords of the inputs, in the order of these, as a tuple; other things as they are."""
+    if not isinstance(things, dict):
+        return things
+    if not isinstance(inputs, dict) or things.keys() != inputs.keys():
+        raise ValueError(f"{what} are for {sorted(things)}, and inputs {_kind(inputs)}: the same keywords are needed")
+    return tuple(things[key] for key in inputs)
+
+
+def _extra(given: Any) -> tuple[Any, ...]:
+    """Further arguments of the model, without their keywords."""
+    if given is None:
+        return ()
+    return tuple(given.values()) if isinstance(given, dict) else given if isinstance(given, tuple) else (given,)
 
 
 def _is_background(inputs: Any, baselines: Any) -> bool:
@@ -79,14 +116,15 @@ def _rows_alike(x: Any, baseline: Any) -> bool:
 
 def games(arguments: Arguments) -> list[Game]:
     """Check the arguments. One game, or several if rows have masks of their own."""
-    on = _inputs(arguments.inputs)
-    several: list[Any] = [arguments.baselines]
+    on = _inputs(_in_order(arguments.inputs, arguments.inputs))
+    baselines = _in_order(arguments.inputs, arguments.baselines, "baselines")
+    several: list[Any] = [baselines]
     if arguments.background:
-        several = _background(on, arguments.baselines)
+        several = _background(on, baselines)
     off = tuple(_baselines(on, part) for part in several)
-    extra = arguments.additional_forward_args
-    extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
-    masks = _masks(on, arguments.feature_mask)
+    # Copies, as a model may write into what it is given.
+    extra = tuple(x.clone() if isinstance(x, Tensor) else x for x in _extra(arguments.additional_forward_args))
+    masks = _masks(on, _in_order(arguments.inputs, arguments.feature_mask, "feature masks"))
     varying = any(bool((mask != mask[:1]).any()) for mask in masks)
     batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
     whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor))
@@ -116,10 +154,10 @@ def _background(on: tuple[Tensor, ...], rows: Any) -> list[tuple[Tensor, ...]]:
     return [tuple(part[i] for part in parts) for i in range(len(parts[0]))]
 
 
-def _inputs(inputs: Tensors) -> tuple[Tensor, ...]:
+def _inputs(inputs: Any) -> tuple[Tensor, ...]:
     on = (inputs,) if isinstance(inputs, Tensor) else inputs
     if not isinstance(on, tuple) or not on or not all(isinstance(x, Tensor) for x in on):
-        raise TypeError(f"inputs must be a tensor or a tuple of tensors, not {_kind(inputs)}")
+        raise TypeError(f"inputs must be a tensor, or a tuple or dictionary of tensors, not {_kind(inputs)}")
     for i, x in enumerate(on):
         name = "inputs" if len(on) == 1 else f"inputs[{i}]"
         if x.is_complex() or x.is_quantized:
@@ -133,6 +171,8 @@ def _inputs(inputs: Tensors) -> tuple[Tensor, ...]:
 
 
 def _kind(x: Any) -> str:
+    if isinstance(x, dict):
+        return f"a dict of {', '.join(map(str, x)) or 'nothing'}"
     if isinstance(x, tuple):
         return f"a tuple of {', '.join(type(part).__name__ for part in x) or 'nothing'}"
     return f"a {type(x).__name__}"
@@ -174,7 +214,7 @@ def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
     return cast.expand(x.shape)
 
 
-def _masks(on: tuple[Tensor, ...], feature_mask: Tensors | None) -> tuple[Tensor, ...]:
+def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
     """Player labels for every input, with a batch dimension of 1 or of all rows."""
     if feature_mask is None:
         masks, start = [], 0

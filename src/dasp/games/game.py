@@ -14,10 +14,14 @@ from torch import Tensor
 from dasp.propagation.turns import evaluating
 from dasp.propagation.values import NOBODY, Toggled
 
-__all__ = ["Game"]
+__all__ = ["Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
 _FINE = 3  # entries of a player, at most: a pixel's colours
+
+
+class SeveralOutputs(TypeError):
+    """The model returned something else than a tensor."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,11 @@ class Game:
         """`function` on those extra arguments that have a row for every row of the inputs."""
         return tuple(function(x) if rows else x for x, rows in zip(self.extra, self.batched, strict=True))
 
+    def extra_for(self, number: int) -> tuple[Any, ...]:
+        """The extra arguments for all rows, `number` times over: copies, as a model may write into what it is given."""
+        copied = tuple(x.clone() if isinstance(x, Tensor) else x for x in self.extra)
+        return replace(self, extra=copied)._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
+
     def toggled(self) -> tuple[Toggled, ...]:
         """The inputs as values per player."""
         first = torch.arange(self.rows, device=self.device) * self.count + NOBODY + 1
@@ -157,18 +166,21 @@ class Game:
     ) -> Tensor:
         """The model on coalitions beside each of some baselines: (baselines, m, rows, *outputs)."""
         number = len(baselines) * len(coalitions)
-        extra = tuple(self._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1))))
         inputs = tuple(
             torch.where(coalitions[..., mask], on, torch.stack(off)[:, None]).flatten(0, 2)
             for on, off, mask in zip(self.on, zip(*baselines, strict=True), self.masks, strict=True)
         )
         with evaluating():
-            return self._checked(function(*inputs, *extra), number).unflatten(0, (len(baselines), len(coalitions)))
+            return self._checked(function(*inputs, *self.extra_for(number)), number).unflatten(
+                0, (len(baselines), len(coalitions))
+            )
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
         if not isinstance(output, Tensor):
-            raise TypeError(f"the model must return one tensor to explain, not a {type(output).__name__}")
+            raise SeveralOutputs(
+                f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
+            )
         if output.is_complex():
             raise TypeError(
                 f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from dasp.errors import OverflowingRows
 from dasp.games.arguments import Arguments, Tensors, games
 from dasp.games.evaluator import Evaluator
-from dasp.games.game import Game
+from dasp.games.game import Game, SeveralOutputs
 from dasp.games.target import Selection
+from dasp.propagation.forward import forward_of, like
 from dasp.propagation.tracing import check_evaluation_mode
 
 __all__ = ["Request", "yardstick"]
@@ -32,12 +33,19 @@ class Request:
     full: Tensor  # f(x), selected: (rows, *selected)
     empties: Tensor  # f of each baseline: (baselines, rows, *selected)
     grouped: bool  # whether the players were given by a mask
+    keys: tuple[str, ...] | None = None  # keywords of the inputs, if they were given by these
 
     @staticmethod
     def of(function: Callable[..., Tensor], arguments: Arguments, *, at_once: int | None = None) -> Request:
         """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once."""
         parts = games(arguments)
-        _check_function(function, parts[0], at_once or parts[0].rows_at_once)
+        if arguments.names:
+            function = forward_of(function, names=arguments.names)
+        try:
+            _check_function(function, parts[0], at_once or parts[0].rows_at_once)
+        except SeveralOutputs:
+            function = forward_of(function)
+            _check_function(function, parts[0], at_once or parts[0].rows_at_once)
         ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
@@ -45,10 +53,15 @@ class Request:
         for game in parts:
             selections.append(whole.rows(slice(start, start + game.rows)))
             start += game.rows
-        return Request(function, parts, selections, whole(full), whole(empties), arguments.feature_mask is not None)
+        grouped = arguments.feature_mask is not None
+        return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
     def of_function(self, function: Callable[..., Tensor]) -> Request:
-        """The same request to another model: a surrogate, say, whose values are a prior."""
+        """The same request to another model: a surrogate, say, whose values are a prior. It is called in the same way,
+        and this is the request itself if it is the same model."""
+        function = like(self.function, function)
+        if function is self.function:
+            return self
         ends = [game.ends(function, game.rows_at_once) for game in self.games]
         try:
             full = torch.cat([s(end[0]) for s, end in zip(self.selections, ends, strict=True)])
@@ -82,6 +95,12 @@ class Request:
         for game, select in zip(self.games, self.selections, strict=True):
             yield slice(start, start + game.rows), game, select
             start += game.rows
+
+    def apart(self) -> Iterator[Request]:
+        """A request for each game."""
+        for rows, game, select in self.parts():
+            full, empties = self.full[rows], self.empties[:, rows]
+            yield replace(self, games=[game], selections=[select], full=full, empties=empties)
 
     def captum_targets(self) -> Iterator[Any]:
         """Captum's `target` for one selected output after the other, for all rows."""
@@ -144,12 +163,20 @@ class Request:
         """Values (players, rows, *selected) of each game in the shape of the inputs: the result of `attribute`."""
         pieces = [game.attributions(v.movedim(0, -1)) for game, v in zip(self.games, values, strict=True)]
         joined = tuple(torch.cat(rows) for rows in zip(*pieces, strict=True))
+        if self.keys is not None:
+            return dict(zip(self.keys, joined, strict=True))
         return joined[0] if self.games[0].single else joined
+
+    def in_order(self, attributions: Any) -> tuple[Any, ...]:
+        """Attributions to the inputs, one after the other, from a result of `attribute`."""
+        if isinstance(attributions, dict) and set(attributions) == set(self.keys or ()):
+            return tuple(attributions[key] for key in self.keys or ())
+        return attributions if isinstance(attributions, tuple) else (attributions,)
 
     def values_of(self, attributions: Tensors, *, whole: bool = True) -> list[Tensor]:
         """Attributions in the shape of the inputs as values of the players of each game, (players, rows, *selected) in
         float64 on the CPU; `whole` if every entry has the value of its player, else they are added up."""
-        tensors = attributions if isinstance(attributions, tuple) else (attributions,)
+        tensors = self.in_order(attributions)
         wanted = [(*self.full.shape, *mask.shape) for mask in self.games[0].masks]
         if [tuple(x.shape) for x in tensors] != wanted:
             raise ValueError(

@@ -1,7 +1,9 @@
-"""The players of a job, and their values when they are absent: `--groups`, `--baseline`, `--background`."""
+"""The players of a job, and their values when they are absent: `--groups`, `--baseline`,
+`--background`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.options import number_of
+from dasp.jobs.options import Options, number_of
 from dasp.jobs.reading.arrays import load
 from dasp.jobs.reading.chunks import read_all
 from dasp.jobs.reading.files import check_file, check_unpacked, is_utf8
+from dasp.jobs.reading.normalized import Normalized
+from dasp.jobs.reading.source import Source
 
-__all__ = ["RESERVED", "absent", "groups"]
+__all__ = ["RESERVED", "absent", "check_names", "described", "groups"]
 
 RESERVED = ("id", "target", "prediction", "base_value", "gap", "method", "values", "sd")
+_FEW = 64  # entries that are told one by one
 _HINTS = {
     "id": "give --id id if it names the rows, --drop id if it is no input, or choose another",
     "target": "give --target target if it has classes, --drop target if it is no input, or choose another",
@@ -44,36 +49,37 @@ def groups(
         names = None if names is None else tuple(f"group{i}" for i in range(mask.max() + 1))
     else:
         raise BadInput(f"--groups: {file} must be a .json file (names) or a .npy file (player numbers)")
-    for name in names or ():
-        if name in RESERVED or name.startswith("sd:"):
-            raise BadInput(f"{name!r} is the name of a column of the output: {_HINTS.get(name, 'choose another')}")
     return mask, names
 
 
-def absent(
-    baseline: str,
-    background: Path | None,
-    names: tuple[str, ...] | None,
-    shape: tuple[int, ...],
-    dtype: str,
-    mean: NDArray[np.float64],
-    limit: int,
-) -> dict[str, NDArray[Any]]:
-    """The `baselines` or the `background` for an `Explainer`; `mean` is the mean of the data. A file may take `limit`
-    bytes."""
-    columns = None if names is None else list(names)
-    if background is not None:
-        rows = read_all(background, columns, shape, dtype, "--background", limit)
+def check_names(names: tuple[str, ...] | None, *, with_data: bool) -> None:
+    """Refuse players whose columns would be taken for others of the output."""
+    for name in names or ():
+        if name in RESERVED or name.startswith("sd:") or (with_data and name.startswith("data:")):
+            raise BadInput(f"{name!r} is the name of a column of the output: {_HINTS.get(name, 'choose another')}")
+
+
+def absent(options: Options, source: Source, dtype: str, mean: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """The `baselines` or the `background` for an `Explainer`, scaled as the rows are; `mean` is theirs."""
+    baseline, limit = options.baseline or "zero", options.limit
+    columns = None if source.names is None else list(source.names)
+    scaling = source.scaling if isinstance(source, Normalized) else None
+
+    def read(file: Path, option: str) -> NDArray[Any]:
+        return read_all(file, columns, source.shape, dtype, option, limit, scaling)
+
+    if options.background is not None:
+        rows = read(options.background, "--background")
         if baseline == "mean":
             return {"baselines": _typed(rows.mean(0, dtype=np.float64), dtype)}
         return {"background": rows}
-    if baseline == "zero":
-        return {}
     if baseline == "mean":
         return {"baselines": _typed(mean, dtype)}
-    number = number_of(baseline)
+    if baseline == "zero" and scaling is None:
+        return {}
+    number = 0.0 if baseline == "zero" else number_of(baseline)
     if number is None:
-        rows = read_all(Path(baseline), columns, shape, dtype, "--baseline", limit)
+        rows = read(Path(baseline), "--baseline")
         if len(rows) != 1:
             raise BadInput(
                 f"--baseline: {baseline} has {len(rows)} rows, one is needed; --background averages over many"
@@ -81,7 +87,30 @@ def absent(
         return {"baselines": rows[0]}
     if not np.isfinite(number):
         raise BadInput(f"--baseline is {baseline}; a finite number is needed")
-    return {"baselines": _typed(np.full(shape, number), dtype)}
+    row = np.full(source.shape, number)
+    return {"baselines": _typed(row if scaling is None else scaling(row), dtype)}
+
+
+def described(options: Options, given: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """What an absent input was, as the model was given it, for who reads the output: the numbers if they are few."""
+    (name, values), *_ = [*given.items(), ("baselines", None)]
+    told: dict[str, Any] = {"from": _said(options), "what": "baseline" if name == "baselines" else "background"}
+    if values is None:
+        return {**told, "value": 0}
+    if values.size and (values == values.flat[0]).all():
+        return {**told, "shape": list(values.shape), "value": values.flat[0].item()}
+    if values.size <= _FEW:
+        return {**told, "shape": list(values.shape), "values": values.tolist()}
+    digest = hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+    return {**told, "shape": list(values.shape), "dtype": str(values.dtype), "sha256": digest}
+
+
+def _said(options: Options) -> str:
+    """The options that say what an absent input is."""
+    baseline = options.baseline or (None if options.background else "zero")
+    background = options.background and options.background.name
+    said = {"--background": background, "--baseline": baseline, "--normalize": options.normalize}
+    return " ".join(f"{name} {value}" for name, value in said.items() if value)
 
 
 def _typed(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from torch import nn
 
 from dasp.errors import BadInput
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.options import Options, name_of
-from dasp.jobs.output import parts_of
+from dasp.jobs.output import beside, parts_of
 from dasp.jobs.reading.files import is_folder
-from dasp.jobs.reading.images import image_files
 
 __all__ = ["check_apart", "checksum", "contents"]
 
@@ -35,8 +35,9 @@ def check_apart(options: Options, model: nn.Module) -> None:
     read["MODEL"] = _model_files(options.model, model)
     for name, files in read.items():
         for file in files:
-            if options.output.exists() and options.output.samefile(file):
-                raise BadInput(f"--output {options.output} is a file that is read ({name}): name another one")
+            for output in filter(None, (options.output, beside(options.output))):
+                if output.exists() and output.samefile(file):
+                    raise BadInput(f"--output {output} is a file that is read ({name}): name another one")
             if parts in file.resolve().parents:
                 raise BadInput(f"{file} ({name}) is in the folder where the job keeps its parts: name another --output")
 
@@ -63,7 +64,11 @@ def _named(options: Options) -> dict[str, Path]:
 def _files(name: str, path: Path) -> list[Path]:
     """A file, or the images in a folder."""
     try:
-        return image_files(path) if is_folder(path) else [path]
+        if not is_folder(path):
+            return [path]
+        from dasp.jobs.reading.images import image_files  # noqa: PLC0415 (Pillow is for images only)
+
+        return image_files(path)
     except BadInput as error:
         raise BadInput(f"{name}: {error}") from error
 
@@ -72,7 +77,8 @@ def _model_files(source: str, model: nn.Module) -> list[Path]:
     path = Path(source) if Path(source).is_file() else _source(source.partition(":")[0])
     classes = map(_source, sorted({type(module).__module__ for module in model.modules()}))
     own = [file for file in classes if file and not {"site-packages", "dist-packages"} & set(file.parts)]
-    return list(dict.fromkeys([path, *own] if path else own))
+    kept = model.files if isinstance(model, Evaluated) else []
+    return list(dict.fromkeys([*([path] if path else []), *kept, *own]))
 
 
 def _source(module: str) -> Path | None:

@@ -3,6 +3,7 @@
     load_model("model.pt2")                                           a program saved by torch.export.save
     load_model("package.module:build", weights="model.safetensors")   a function that builds it, and a state dict
     load_model("model.keras")                                         a Keras 3 model
+    load_model("model.onnx")                                          a model that onnxruntime evaluates
     load_model("classifier.joblib", trust=True)                       a scikit-learn MLP
 
 A file that can run code when it is read (any pickle) is refused unless it is trusted. A factory is the user's own code,
@@ -27,13 +28,15 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import converted
+from dasp.jobs.evaluated import Evaluated, Script
+from dasp.jobs.model_files import check_model, is_factory, untrusted
+from dasp.jobs.onnx_files import read_onnx
 from dasp.jobs.programs import read_program
-from dasp.jobs.torch_files import read_torch
+from dasp.jobs.torch_files import is_script, read_torch
 from dasp.propagation.tracing import check_dynamic_batch
 
 __all__ = ["load_model"]
 
-_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SAFE_KERAS = (3, 11, 3)  # before it, files could run code in its safe mode
 
 
@@ -50,13 +53,16 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     >>> load_model("torch.nn:Identity")
     Identity()
     """
-    model = _read(source, trust) if isinstance(source, (str, Path)) else source
+    named = isinstance(source, (str, Path))
+    if named:
+        check_model(source, weights, trust=trust)
+    model = _read(source, trust) if named else source
     if weights is not None:
-        program = isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".pt2"
-        if program or not isinstance(model, nn.Module):
-            kind = "saved program" if program else type(model).__name__
+        program = named and Path(source).suffix.lower() == ".pt2"
+        if program or isinstance(model, Evaluated) or not isinstance(model, nn.Module):
+            kind = "saved program" if program or isinstance(model, Evaluated) else type(model).__name__
             raise BadInput(f"{weights}: weights are for modules and factories; a {kind} has its own")
-        _load_weights(model, Path(weights), str(source) if isinstance(source, (str, Path)) else type(model).__name__)
+        _load_weights(model, Path(weights), str(source) if named else type(model).__name__)
     if isinstance(model, nn.Module):
         model.eval()
     module = converted(model)
@@ -66,15 +72,9 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
 
 
 def _read(source: str | Path, trust: bool) -> Any:
-    path = Path(source)
-    if _FACTORY.fullmatch(str(source)) and not path.exists():
+    if is_factory(source):
         return _built(str(source))
-    if not path.is_file():
-        raise BadInput(f"{path}: there is no such file (a factory is written package.module:build)")
-    suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise BadInput(f"{path}: a model is a {', '.join(_READERS)} file, or a factory package.module:build")
-    return _READERS[suffix](path, trust)
+    return _READERS[Path(source).suffix.lower()](Path(source), trust)
 
 
 def _built(source: str) -> nn.Module:
@@ -115,24 +115,33 @@ def _program(path: Path, trust: bool) -> Any:
 
 
 def _torch_file(path: Path, trust: bool) -> Any:
-    """A module that was pickled as a whole; anything else in a file of `torch.save` is not a model."""
+    """A script, or a module that was pickled as a whole; anything else in a file of `torch.save` is not a model."""
     try:
+        if is_script(path):
+            return _script(path, trust)
         content = read_torch(path, trust=trust)
     except BadInput:
         raise
     except Exception as error:
         if not trust and isinstance(error, pickle.UnpicklingError) and "nsupported" in str(error):
-            what = "a script of torch.jit" if "TorchScript" in str(error) else "a pickled module"
-            raise _untrusted(path, what) from error
+            raise untrusted(path, "a pickled module") from error
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
     if isinstance(content, dict):
         raise BadInput(f"{path} is a state dict: give it as weights, and a factory package.module:build as the model")
     return content
 
 
-def _pickled(path: Path, trust: bool) -> Any:
+def _script(path: Path, trust: bool) -> Evaluated:
+    """What torch.jit.save wrote. Its operations can read and write files, so it is code like any other."""
     if not trust:
-        raise _untrusted(path, "a pickle")
+        raise untrusted(path, "a script of torch.jit")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that torch.jit is deprecated
+        script = Script(torch.jit.load(path, map_location="cpu").eval())
+    return Evaluated(lambda _: script)
+
+
+def _pickled(path: Path, trust: bool) -> Any:
     try:
         import joblib  # noqa: PLC0415 (of scikit-learn)
 
@@ -142,8 +151,6 @@ def _pickled(path: Path, trust: bool) -> Any:
 
 
 def _keras_file(path: Path, trust: bool) -> Any:
-    if path.suffix.lower() != ".keras" and not trust:
-        raise _untrusted(path, "a Keras file of the old format")
     os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
     try:
         import keras  # noqa: PLC0415
@@ -158,28 +165,20 @@ def _keras_file(path: Path, trust: bool) -> Any:
             return keras.saving.load_model(path, compile=False, safe_mode=not trust)
     except Exception as error:
         if "safe_mode" in str(error):
-            raise _untrusted(path, "a Keras model with a lambda or code of its own") from error
+            raise untrusted(path, "a Keras model with a lambda or code of its own") from error
         raise BadInput(f"{path} is not a Keras model, or damaged: {line_of(error)}") from error
 
 
 _READERS: dict[str, Callable[[Path, bool], Any]] = {
     ".pt2": _program,
     ".keras": _keras_file, ".h5": _keras_file,
-    ".pt": _torch_file, ".pth": _torch_file,
+    ".onnx": read_onnx,
+    ".pt": _torch_file, ".pth": _torch_file, ".ts": _torch_file,
     ".joblib": _pickled, ".pkl": _pickled, ".pickle": _pickled,
 }  # fmt: skip
 
 
-def _untrusted(path: Path, what: str) -> BadInput:
-    return BadInput(
-        f"{path} is {what}, which can run any code when it is read: give --trust if you know where it "
-        "comes from, or save the model with torch.export.save"
-    )
-
-
 def _load_weights(model: nn.Module, path: Path, name: str) -> None:
-    if not path.is_file():
-        raise BadInput(f"{path}: there is no such file")
     try:
         state = _safetensors(path) if path.suffix.lower() == ".safetensors" else read_torch(path, trust=False)
     except BadInput:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import torch
-
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.files import is_utf8
 
@@ -43,7 +41,7 @@ class Options:
     >>> Options(model="model.pt2", data=Path("rows.csv"), output=Path("rows.txt"))
     Traceback (most recent call last):
         ...
-    dasp.errors.BadInput: --output is rows.txt; a name that ends in .parquet is needed
+    dasp.errors.BadInput: --output is rows.txt; a name that ends in .parquet or .csv is needed
     """
 
     # fmt: off
@@ -67,6 +65,9 @@ class Options:
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
         choices=("fail", "skip"))] = "fail"
+    normalize: Annotated[str | None, Option(
+        "Data", "Means and deviations that the data, the baseline and the background are normalised by, one for all "
+        "or one for each channel or column: 0.5/0.25, 1,2,3/4,5,6, or imagenet.")] = None
     max_unpacked: Annotated[str, Option(
         "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
         "beyond it is refused before memory is taken.", identity=False)] = "1G"
@@ -80,6 +81,10 @@ class Options:
     groups: Annotated[Path | None, Option(
         "Absent inputs", "Inputs that are absent together: a .json file with a list of columns for each group, or a "
         ".npy file with a group's number for each input. If not given: each input alone.", file=True)] = None
+
+    players: Annotated[str | None, Option(
+        "Absent inputs", "Inputs that are absent together, by a rule: block:8, superpixel:60, window:25, channel, or "
+        "prefix:a,b for columns whose names begin with a_ or b_.")] = None
 
     method: Annotated[str, Option(
         "Method", "Method to use: auto, exact, dasp, gradient, bayesian, permutation, …", explainer=True)] = "auto"
@@ -96,7 +101,9 @@ class Options:
         "Method", "Seed for everything that is sampled.", explainer=True, least=0, most=2**32 - 1)] = 0
 
     output: Annotated[Path, Option(
-        "Output", "File to write, a .parquet file.", flags=("--output", "-o"), identity=False)]
+        "Output", "File to write: a .parquet or .csv file.", flags=("--output", "-o"), identity=False)]
+    with_data: Annotated[bool, Option(
+        "Output", "Write the inputs beside their values, in columns data:NAME.")] = False
     overwrite: Annotated[bool, Option(
         "Output", "Replace what another job has left there.", identity=False)] = False
 
@@ -129,12 +136,12 @@ class Options:
             raise BadInput("--max-seconds is for --method auto: give --max-evaluations")
         if self.background and self.baseline not in (None, "mean"):
             raise BadInput("--baseline and --background both say what an absent input is: give one of them")
-        if self.output.suffix.lower() not in (".parquet", ".pq"):
-            raise BadInput(f"--output is {self.output}; a name that ends in .parquet is needed")
+        if self.groups and self.players:
+            raise BadInput("--groups and --players both say which inputs are absent together: give one of them")
+        if self.output.suffix.lower() not in (".parquet", ".pq", ".csv"):
+            raise BadInput(f"--output is {self.output}; a name that ends in .parquet or .csv is needed")
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
-        if self.device is not None:
-            _check_device(self.device)
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
@@ -206,10 +213,3 @@ def _check_path(option: str, path: Path) -> None:
         path.exists()
     except OSError as error:
         raise BadInput(f"{option} is {line_of(path)}: {line_of(error)}") from error
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
-    except Exception as error:
-        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error

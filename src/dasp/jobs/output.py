@@ -1,25 +1,24 @@
-"""The output of a job: a Parquet file with the job in its metadata, put in its place in one step."""
+"""The output of a job: written beside its place, with the job that it comes from, and put there in one step."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dasp.errors import BadInput
+from dasp.jobs.formats import Job, format_of
 from dasp.jobs.notes import Notes
+from dasp.jobs.summary import Summary
 
-__all__ = ["Job", "finished_job", "is_complete", "parts_of", "place", "stamp", "write"]
+__all__ = [
+    "Job", "Written", "beside", "check_beside", "finished_job", "is_complete", "parts_of", "place", "stamp", "write",
+]  # fmt: skip
 
-Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
-
-_KEY, _ROWS = b"dasp", b"dasp rows"
-_GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 _WINDOWS = os.name == "nt"
 
 
@@ -28,58 +27,56 @@ def parts_of(output: Path) -> Path:
     return output.with_name(output.name + ".parts")
 
 
+def beside(output: Path) -> Path | None:
+    """The file with what the format has no place for, if there is one.
+
+    >>> beside(Path("out.csv")), beside(Path("out.parquet"))
+    (PosixPath('out.csv.json'), None)
+    """
+    ending = format_of(output).beside
+    return None if ending is None else output.with_name(output.name + ending)
+
+
 def finished_job(output: Path) -> Job | None:
     """The job whose result an output is; an empty one if it is something else, None if there is no such file."""
-    if not output.exists():
-        return None
-    try:
-        job = json.loads((pq.read_schema(output).metadata or {}).get(_KEY, b""))
-    except (pa.ArrowException, OSError, ValueError):
-        return {}
-    return job if isinstance(job, dict) else {}
+    return format_of(output).job(output) if output.exists() else None
+
+
+def check_beside(output: Path) -> None:
+    """Refuse to replace somebody's file beside the output."""
+    file = beside(output)
+    if file and file.exists() and not format_of(output).job(output):
+        raise BadInput(f"{file}: exists, but was not written by dasp explain; --overwrite replaces it")
 
 
 def is_complete(output: Path) -> bool:
-    """Whether all of an output can be read, as it was written: its pages have checksums, its rows were counted."""
-    try:
-        with pq.ParquetFile(output, page_checksum_verification=True) as stored:
-            rows = sum(batch.num_rows for batch in stored.iter_batches())
-            return rows == int(stored.metadata.metadata[_ROWS])
-    except (pa.ArrowException, OSError, ValueError, KeyError):
-        return False
+    """Whether all of an output can be read, as it was written."""
+    return format_of(output).is_complete(output)
 
 
-def write(tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> tuple[int, Notes]:
-    """Write all tables as one Parquet file; its row groups depend on the tables alone."""
-    waiting: list[pa.Table] = []
-    writer: Any = None
-    count, notes = 0, Notes()
-    rows = size = 0  # of those that wait
+@dataclass
+class Written:
+    """What is known of an output when it is written."""
 
-    def write_group() -> None:
-        nonlocal writer, rows, size
-        table = pa.concat_tables(waiting).combine_chunks()
-        if writer is None:
-            metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(job).encode()}
-            writer = pq.ParquetWriter(stream, table.schema.with_metadata(metadata), write_page_checksum=True)
-        writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table))
-        waiting.clear()
-        rows = size = 0
+    notes: Notes = field(default_factory=Notes)
+    summary: Summary = field(default_factory=Summary)
+    beside: bytes = b""  # for the file beside it
 
-    for noted in tables:
-        its, table = Notes.off(noted)
-        notes += its
-        if len(table):
-            waiting.append(table)
-            count, rows, size = count + len(table), rows + len(table), size + table.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            write_group()
-    if waiting:
-        write_group()
-    if writer is not None:
-        writer.add_key_value_metadata({_ROWS: str(count)})
-        writer.close()
-    return count, notes
+
+def write(tables: Iterator[pa.Table], stream: BinaryIO, job: Job, output: Path) -> Written:
+    """Write all tables in the format that the output's name says; the bytes depend on the tables and the job alone."""
+    written = Written()
+
+    def counted() -> Iterator[pa.Table]:
+        for noted in tables:
+            notes, table = Notes.off(noted)
+            written.notes += notes
+            if len(table):
+                written.summary.add(table)
+                yield table
+
+    written.beside = format_of(output).write(counted(), stream, job)
+    return written
 
 
 def stamp(file: Path) -> Any:

@@ -27,12 +27,11 @@ import pyarrow as pa
 from filelock import lock_descriptor
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.notes import Notes
-from dasp.jobs.output import Job, parts_of, place, stamp, write
+from dasp.jobs.output import Job, Written, beside, parts_of, place, stamp, write
 
 __all__ = ["Damaged", "Parts", "packed", "unpacked"]
 
-_OURS = re.compile(r"lock|output\.parquet|(job\.json|\d{6,}\.part)(\.writing)?")
+_OURS = re.compile(r"lock|output(\.parquet|\.pq|\.csv)|(output\.csv\.json|job\.json|\d{6,}\.part)(\.writing)?")
 _SEAL = hashlib.sha256().digest_size
 _WINDOWS = os.name == "nt"
 
@@ -49,7 +48,7 @@ class Parts:
         self.folder = parts_of(output)
         self._lock: BinaryIO | None = None
         self._token: str | None = None  # of the job that the parts belong to
-        self._before: Any = None  # what was at the output's path
+        self._before: dict[Path, Any] = {}  # what was at the paths of the output and of the file beside it
 
     def __enter__(self) -> Self:
         with _writing(self.folder):
@@ -57,10 +56,11 @@ class Parts:
                 self.folder.mkdir(exist_ok=True)
                 self._check_ours()
                 self._lock = self._locked()
-        self._before = stamp(self.output)
-        if self._before and not self.output.is_file():
-            self.__exit__()
-            raise BadInput(f"{self.output}: is not a file, and cannot be replaced")
+        for path in filter(None, (self.output, beside(self.output))):
+            self._before[path] = stamp(path)
+            if self._before[path] and not path.is_file():
+                self.__exit__()
+                raise BadInput(f"{path}: is not a file, and cannot be replaced")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,24 +167,28 @@ class Parts:
             self._check_owned()
             self._write(_name(number), self._seal(number, content), content)
 
-    def finish(self, chunks: int, job: Job) -> tuple[int, Notes]:
-        """Join the parts into the output, and remove them; return its number of rows, and notes on them.
+    def finish(self, chunks: int, job: Job) -> Written:
+        """Join the parts into the output, and remove them. What is beside it comes first: it has the checksum.
 
         Raises `Damaged` if a part is not as it was written: it is no longer among those that are done.
         """
-        temporary = self.folder / "output.parquet"
+        temporary = self.folder / f"output{self.output.suffix.lower()}"
         with _writing(self.output):
             self._check_owned()
             with temporary.open("wb") as stream:
-                count, notes = write(map(self._read, range(chunks)), stream, job)
+                written = write(map(self._read, range(chunks)), stream, job, self.output)
                 stream.flush()
                 os.fsync(stream.fileno())
-            if not count:
+            if not written.summary.rows:
                 raise BadInput(f"{self.output}: no row is left: the model's output is not finite for any of them")
             self._check_owned()
-            place(temporary, self.output, self._before)
+            if other := beside(self.output):
+                named = f"{temporary.name}.json"
+                self._write(named, written.beside)
+                place(self.folder / named, other, self._before[other])
+            place(temporary, self.output, self._before[self.output])
         self.remove()
-        return count, notes
+        return written
 
     def _seal(self, number: int, content: Any) -> bytes:
         digest = hashlib.sha256(f"{self._token} {number} ".encode())

@@ -14,18 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dasp import players
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.identity import PARAMETERS, fingerprint
 from dasp.jobs.inputs import check_apart, contents
 from dasp.jobs.models import load_model
+from dasp.jobs.opened import Opened, open_files
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
-from dasp.jobs.reading.chunks import Reader, Survey, open_data, survey
-from dasp.jobs.reading.tables import Table
+from dasp.jobs.reading.chunks import Reader, Survey, survey
+from dasp.jobs.reading.source import Source
 from dasp.jobs.worker import Task, Worker, outputs_of
 
 __all__ = ["CHOSEN", "Plan", "Say", "plan"]
@@ -52,33 +55,34 @@ class Plan:
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
     """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
     threads and its method, is chosen again."""
+    opened = open_files(options)
+    if options.device is not None:
+        _check_device(options.device)
     model = load_model(options.model, weights=options.weights, trust=options.trust)
+    if isinstance(model, Evaluated):
+        model.check_method(options.model, options.method)
     dtype = _dtype(model, options)
-    target = _target(options.target)
-    label = target if isinstance(target, str) and target != PREDICTED else None
-    source = open_data(
-        options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
-    )
-    if isinstance(source, Table) and isinstance(model, MultilayerPerceptron):
-        source = replace(source, names=model.in_order(source.names))
-    mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
+    if isinstance(model, MultilayerPerceptron):
+        opened = opened.in_order(model.in_order)
+    source = opened.source
     check_apart(options, model)
     read = contents(options, model)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
     say(_description(options.data, source.shape, seen))
     for warning in seen.warnings():
         say(f"warning: {warning}")
-    baseline = options.baseline or "zero"
-    absent = groups.absent(baseline, options.background, source.names, source.shape, dtype, seen.mean, options.limit)
+    absent = groups.absent(options, source, dtype, seen.mean)
+    mask, names, masks = _players(opened)
     outputs = _outputs(model, seen, options)
     before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
-        target=_chosen(target, label, outputs, seen, say), names=names, mask=mask, absent=absent,
+        target=_chosen(opened, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
         threads=options.threads or earlier.get("--threads")
         or (1 if options.engine == "ray" else torch.get_num_threads()),
-        explainer={**options.of_explainer(), **before}, tolerance=options.tolerance,
+        explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
+        inputs=source.names if options.with_data else None,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
@@ -86,7 +90,10 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker = _tried(task, model, seen, say, chosen_before=bool(before))
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
-    return Plan(seen, Reader(source, size, dtype, seen.integer_ids), task, worker, read)
+    if masks is not None:  # nor this one, for other numbers of players
+        worker = Worker(task, model)
+        _try(worker, torch.from_numpy(seen.example), labelled=seen.targets is not None)
+    return Plan(seen, Reader(source, size, dtype, seen.integer_ids, options.with_data), task, worker, read)
 
 
 def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:
@@ -98,6 +105,8 @@ def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str
 
 def _dtype(model: nn.Module, options: Options) -> str:
     """The dtype of the rows that the model takes, by NumPy's name."""
+    if isinstance(model, Evaluated):
+        return model.dtype
     if takes_integers(model):
         return "int64"
     dtype = str(input_dtype(model)).removeprefix("torch.")
@@ -106,19 +115,40 @@ def _dtype(model: nn.Module, options: Options) -> str:
     return dtype
 
 
-def _list(text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",")] if text else None
-
-
-def _target(text: str | None) -> int | str | None:
-    """The index of an output, "predicted", the name of a column, or None if --target was not given."""
+def _players(opened: Opened) -> tuple[Any, tuple[str, ...] | None, str | None]:
+    """The player of every entry, the players' names, and --players if each row has players of its own."""
+    text = opened.options.players
+    if text is None:
+        return opened.mask, opened.names, None
     try:
-        number = None if text is None else int(text)
-    except ValueError:
-        return text
-    if number is not None and number < 0:
-        raise BadInput(f"--target is {number}; outputs are counted from 0")
-    return number
+        mask, names = _by_rule(text, opened.source)
+    except (BadInput, ImportError) as error:
+        raise BadInput(f"--players is {text}: {line_of(error)}") from error
+    groups.check_names(names, with_data=opened.options.with_data)
+    return (mask, names, None) if mask is not None else (None, None, text)
+
+
+def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
+    """The player of every entry and the players' names; no players if each row has its own."""
+    kind = text.strip().lower().partition(":")[0].partition(",")[0]
+    if kind == "prefix":
+        if source.names is None:
+            raise BadInput("the data has no columns whose names could begin with something")
+        mask, stems = players.prefixes(source.names, text.partition(":")[2].split(","))
+        return mask.numpy(), tuple(stems)
+    masks = players.named(text)(torch.zeros(1, *source.shape))
+    if kind == "superpixel":
+        return None, None
+    mask = masks[0].expand(source.shape)
+    named = None if source.names is None else tuple(f"{kind}{i}" for i in range(int(mask.max()) + 1))
+    return mask.numpy(), named
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
+    except Exception as error:
+        raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
 
 
 def _description(data: Path, shape: tuple[int, ...], seen: Survey) -> str:
@@ -146,8 +176,9 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
     return outputs.shape[1]
 
 
-def _chosen(target: int | str | None, label: str | None, outputs: int, seen: Survey, say: Say) -> int | str | None:
+def _chosen(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
     """The target for the workers; None: each row has its own, or there is only one output."""
+    target, label = opened.target, opened.label
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
     if largest >= outputs:
         where = f"column {label!r} has {largest}" if label else f"--target is {largest}"
@@ -193,6 +224,9 @@ def _check_base(worker: Worker, x: Tensor) -> None:
 
 
 def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
+    if worker.task.masks is not None:
+        x = x[:1]
+        worker.use_players_of(x)
     result, _ = worker.explained(worker.prepare(x, PREDICTED if labelled else None))
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")

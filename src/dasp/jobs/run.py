@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from dasp.errors import BadInput
 from dasp.jobs.engines import Explained, Order, locally, on_ray
+from dasp.jobs.groups import described
 from dasp.jobs.identity import check_free, continues, describe
 from dasp.jobs.inputs import contents
+from dasp.jobs.model_files import is_factory
 from dasp.jobs.options import Options
-from dasp.jobs.output import Job, finished_job, is_complete
+from dasp.jobs.output import Job, check_beside, finished_job, is_complete
 from dasp.jobs.parts import Damaged, Parts
 from dasp.jobs.plan import CHOSEN, Plan, Say, plan
 
 __all__ = ["explain"]
 
+_RANDOM = "its weights are random, unless it loads or sets them itself; --weights gives it those of a file"
 _TRIES = 3  # to join parts that were whole when they were written
 
 
@@ -35,9 +38,11 @@ def explain(options: Options, say: Say = print) -> None:
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
         job = describe(chosen, planned.worker.model, outputs, planned.contents, planned.survey.bad)
         job[CHOSEN] = planned.worker.explainer.settled()
+        job["absent inputs"] = described(options, planned.task.absent)
         if finished == job and not is_complete(options.output):
             finished = {}
         if not options.overwrite:
+            check_beside(options.output)
             check_free(begun, finished, job, options.output, parts.folder)
         if finished == job:
             parts.remove()
@@ -45,6 +50,12 @@ def explain(options: Options, say: Say = print) -> None:
             return
         if begun != job:
             parts.begin(job, keep=continues(begun, job))
+        if (
+            is_factory(options.model)
+            and options.weights is None
+            and any(True for _ in planned.worker.model.parameters())
+        ):
+            print(f"dasp: {options.model}: {_RANDOM}", file=sys.stderr)
         for _ in range(_TRIES):
             with suppress(Damaged):  # since it was written: it is done again
                 _work(options, planned, parts, job, say)
@@ -61,17 +72,31 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
     if before:
         say(f"resumed: {before:,} of {rows:,} rows were done before")
     start = time.perf_counter()
-    with _unchanged(options, planned, parts), _progress() as progress, closing(_results(options, planned, done)) as new:
-        bar = progress.add_task("explaining", total=rows, completed=before)
+    with (
+        _unchanged(options, planned, parts),
+        _progress(rows, before) as advance,
+        closing(_results(options, planned, done)) as new,
+    ):
         for result in new:
             parts.commit(result.number, result.table)
-            progress.advance(bar, _rows_of(result.number, rows, size))
+            advance(_rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
-    written, notes = parts.finish(chunks, job)
+    written = parts.finish(chunks, job)
     rate = (rows - before) / seconds
-    say(f"{options.output}: {written:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
-    for line in notes.lines(written, options.tolerance):
+    say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
+    for line in written.notes.lines(written.summary.rows, options.tolerance):
         say(line)
+    for line in written.summary.lines(shutil.get_terminal_size().columns, plain=not _draws(sys.stdout)):
+        say(line)
+
+
+def _draws(stream: Any) -> bool:
+    """Whether a stream can write the blocks that bars are drawn with."""
+    try:
+        "█…".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 @contextmanager
@@ -109,16 +134,13 @@ def _rows_of(number: int, rows: int, size: int) -> int:
     return min(size, rows - number * size)
 
 
-class _Rate(ProgressColumn):
-    """The speed of the last seconds."""
+@contextmanager
+def _progress(rows: int, before: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on a terminal; nothing is shown if stderr is a file."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from dasp.jobs.progress import progress_bar  # noqa: PLC0415 (rich is for terminals only)
 
-    def render(self, task: Task) -> Text:
-        """Show rows per second, once they are known."""
-        return Text(f"{task.speed:,.1f} rows/s" if task.speed else "")
-
-
-def _progress() -> Progress:
-    """A progress bar on the terminal; nothing is shown if stderr is a file."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    with progress_bar(rows, before) as advance:
+        yield advance

@@ -6,14 +6,14 @@ import warnings
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 import torch
 
 from dasp.errors import BadInput
 from dasp.jobs.programs.archive import NotUnderstood, check_stored
 
-__all__ = ["read_torch"]
+__all__ = ["is_script", "read_torch"]
 
 _BEFORE_ARCHIVES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how files of torch before 1.6 begin
 
@@ -31,13 +31,21 @@ def read_torch(path: Path, *, trust: bool) -> Any:
         return torch.load(path, weights_only=not trust, map_location="cpu")
 
 
+def is_script(path: Path) -> bool:
+    """Whether a file is an archive of torch.jit.save."""
+    if not is_zipfile(path):
+        return False
+    with ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
 def _check_archive(path: Path, trust: bool) -> None:
     if trust:
         return
+    if is_script(path):
+        raise UnpicklingError("unsupported without trust: a TorchScript archive")
     with ZipFile(path) as archive:
         parts = archive.infolist()
-    if any(part.filename.endswith("/constants.pkl") for part in parts):
-        raise UnpicklingError("unsupported without trust: a TorchScript archive")
     try:
         check_stored(parts, path.stat().st_size)
     except NotUnderstood as error:

@@ -23,10 +23,13 @@ from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer import Explainer
 from dasp.explainer.result import Attributed
 from dasp.games.request import Request
+from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.models import load_model
 from dasp.jobs.notes import Notes
+from dasp.jobs.reading.arrow import column, texts
 from dasp.jobs.reading.chunks import Chunk
+from dasp.players import named
 
 __all__ = ["Task", "Worker", "explained", "outputs_of"]
 
@@ -47,6 +50,8 @@ class Task:
     threads: int
     explainer: dict[str, Any]  # further options of an `Explainer`
     tolerance: float | None = None  # the user's, if there is one
+    masks: str | None = None  # --players, if each row has players of its own
+    inputs: tuple[str, ...] | None = None  # names of the entries, if they have some and are written, too
 
 
 class Worker:
@@ -63,14 +68,38 @@ class Worker:
         self.task, self.model = task, model
         mask = None if task.mask is None else torch.from_numpy(task.mask)
         given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
-        self.explainer = Explainer(model, feature_mask=mask, **given, **task.explainer)
+        explained: Any = model
+        if isinstance(model, Evaluated):
+            model.use_threads(task.threads)
+            explained = model.to(task.explainer["device"]).function
+        self.explainer = Explainer(explained, feature_mask=mask, **given, **task.explainer)
 
     def explain(self, chunk: Chunk) -> pa.Table:
-        """The rows of the output for a chunk of the input."""
+        """The rows of the output for a chunk of the input; those with players of their own one by one."""
+        if self.task.masks is None:
+            return self._explain(chunk)
+        alone = [Notes.off(self._explain_alone(chunk.only(row))) for row in np.eye(len(chunk.values), dtype=bool)]
+        tables = [table for _, table in alone if len(table)]
+        return sum((notes for notes, _ in alone), Notes()).on(pa.concat_tables(tables) if tables else pa.table({}))
+
+    def _explain_alone(self, row: Chunk) -> pa.Table:
+        """A row with players of its own."""
+        try:
+            self.use_players_of(torch.from_numpy(row.values))
+        except BadInput as error:
+            raise BadInput(f"--players {self.task.masks}, the row of id {row.ids[0]}: {error}") from error
+        return self._explain(row)
+
+    def use_players_of(self, x: Tensor) -> None:
+        """Explain a row by its own players."""
+        assert self.task.masks is not None
+        self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
+
+    def _explain(self, chunk: Chunk) -> pa.Table:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
         result, finite = self.explained(request)
         large = request.full.isfinite().cpu() & ~finite
-        lost = chunk.ids.filter(pa.array(~finite.numpy())).to_pylist()
+        lost = chunk.ids.filter(column(~finite.numpy())).to_pylist()
         if lost and not self.task.skip:
             what, why = ("squares in", "overflow") if large[~finite][0] else ("the model's output for", "is not finite")
             raise BadInput(f"{what} the row of id {lost[0]} {why}; --on-bad-row skip leaves such rows out")
@@ -124,25 +153,38 @@ class Worker:
         rows = len(chunk.values)
         columns = {
             "id": chunk.ids,
-            "target": pa.array(result.target.numpy().astype(np.int32)),
+            "target": column(result.target.numpy().astype(np.int32)),
             "prediction": _column(result.prediction),
             "base_value": _column(result.base.expand(result.prediction.shape)),
             **self._players("", "values", result.values),
             **({} if result.std is None else self._players("sd:", "sd", result.std)),
             "gap": _column(result.gap),
-            "method": pa.array([result.method] * rows),
+            "method": texts([result.method] * rows),
+            **self._data(chunk),
         }
-        listed = self.task.names is None and self.task.mask is None
-        shape = {"shape": str(list(chunk.values.shape[1:]))} if listed else None
-        return notes.on(pa.table(columns, metadata=shape))
+        if self.task.masks is not None:
+            (mask,) = self.explainer.inputs.masks.values()
+            columns["players"] = _lists(mask.expand(chunk.values.shape).reshape(rows, -1).numpy().astype(np.int32))
+        shape = str(list(chunk.values.shape[1:]))
+        about = {"shape": shape} if self.task.names is None and self.task.mask is None else {}
+        about |= {"data shape": shape} if "data" in columns else {}
+        return notes.on(pa.table(columns, metadata=about or None))
+
+    def _data(self, chunk: Chunk) -> dict[str, pa.Array]:
+        """The rows as the file has them, if they are wanted."""
+        if chunk.data is None:
+            return {}
+        flat = chunk.data.reshape(len(chunk.data), -1)
+        if self.task.inputs is None:
+            return {"data": _lists(flat)}
+        return {f"data:{name}": column(flat[:, i]) for i, name in enumerate(self.task.inputs)}
 
     def _players(self, prefix: str, together: str, values: Tensor) -> dict[str, pa.Array]:
         """A column for each player, or one with lists if they have no names."""
         flat = self._flat(values)
         if self.task.names is None:
-            listed = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
-            return {together: listed}
-        return {prefix + name: pa.array(np.ascontiguousarray(flat[:, i])) for i, name in enumerate(self.task.names)}
+            return {together: _lists(flat)}
+        return {prefix + name: column(flat[:, i]) for i, name in enumerate(self.task.names)}
 
     def _flat(self, values: Tensor) -> Any:
         """The values of the players, (rows, players)."""
@@ -178,8 +220,13 @@ def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
     return result.reshape(len(x), -1)
 
 
+def _lists(rows: Any) -> pa.Array:
+    """A list for each row."""
+    return pa.FixedSizeListArray.from_arrays(column(rows.reshape(-1)), rows.shape[1])
+
+
 def _column(values: Tensor) -> pa.Array:
-    return pa.array(values.detach().cpu().reshape(-1).numpy())
+    return column(values.detach().cpu().reshape(-1).numpy())
 
 
 @contextmanager

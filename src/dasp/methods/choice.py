@@ -29,6 +29,7 @@ from dasp.games.evaluator import Evaluator
 from dasp.games.request import Request
 from dasp.methods.table import METHODS
 from dasp.methods.wanted import Wanted
+from dasp.propagation.forward import innermost
 
 __all__ = ["FEWEST", "MOST", "SHORT_NAMES", "TOLERANCE", "Choice", "Pace", "choose", "method_name"]
 
@@ -87,7 +88,7 @@ class Pace:
         run = partial(estimated, estimate, first, max_evaluations=FEWEST, internal_batch_size=batch_size)
         fit = max(0.0, _timed(run) - FEWEST * evaluation)
         if not isinstance(model, torch.nn.Module):
-            return Pace(evaluation, None, f"it is a {type(model).__name__}, not a torch.nn.Module", fit)
+            return Pace(evaluation, None, f"it is a {type(innermost(model)).__name__}, not a torch.nn.Module", fit)
         if torch.is_inference_mode_enabled():
             return Pace(evaluation, None, "inference mode forbids derivatives", fit)
         try:

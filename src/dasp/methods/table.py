@@ -42,6 +42,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.propagation.coalitions import column_count
+from dasp.propagation.forward import Output, forward_of
 
 __all__ = ["GRADIENT", "METHODS", "Method", "MethodOnModel"]
 
@@ -112,10 +113,12 @@ class Method:
     prior_nodes: int = 0  # of the propagated prior that it rests on
     row_by_row: bool = False  # as it draws from torch's own generator, rows would depend on those beside them
 
-    def on(self, model: nn.Module, number: int | None = None) -> MethodOnModel:
-        """The method for a model, with a number of samples if it takes any (None for its own default)."""
+    def on(self, model: nn.Module, number: int | None = None, *, output: Output = None) -> MethodOnModel:
+        """The method for a model, with a number of samples if it takes any (None for its own default). Of a model that
+        returns several tensors, `output` is the name or index of the one to explain."""
         options = self.options if number is None or self.samples is None else {**self.options, self.samples: number}
-        return MethodOnModel(self.make(model), **options)
+        one: Any = model if output is None else forward_of(model, output)
+        return MethodOnModel(self.make(one), **options)
 
     def number(self, game: Game, evaluations: int) -> int | None:
         """How many samples that many evaluations allow; None if not one."""

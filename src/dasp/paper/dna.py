@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.paper.experiment import SLOW, Data, Drawn, Experiment, ExplainedRows, Size, SizeName
-from dasp.plots.logo import logos
+from dasp.plots.logos import logos
 
 __all__ = ["DNA", "LENGTH", "Sequences", "generate"]
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from dasp.paper.experiment import SLOW, Data, Drawn, Experiment, ExplainedRows, Size, SizeName
 from dasp.paper.files import DataFile, find
-from dasp.plots.force import force
+from dasp.plots.forces import force
+from dasp.plots.style import empty_figure
 
 __all__ = ["FILE", "Parkinsons"]
 
@@ -83,13 +84,13 @@ class Parkinsons(Experiment):
         with torch.no_grad():
             base = float(explained.model(torch.zeros_like(row)[None]))
         score = "disease progression" if explained.data.stands_in_for else "UPDRS"
-        figure = force(
-            values, explained.data.players, row, base=base, output=f"predicted {score}",
-            title=f"Why the network predicts this {score} for one subject ({_SHOWN})",
-        )  # fmt: skip
+        figure = empty_figure(11, 4, f"Why the network predicts this {score} for one subject ({_SHOWN})")
+        force(
+            values, names=explained.data.players, data=row, base=base, output=f"predicted {score}", ax=figure.subplots()
+        )
         own, paper = (float((v - explained.truth[0]).abs().max()) for v in (values, explained.attributions["DASP"][0]))
         text = (
-            f"What raises (orange) and lowers (blue) the predicted score of the first row, from f(0) = {base:.2f} "
+            f"What raises (red) and lowers (blue) the predicted score of the first row, from f(0) = {base:.2f} "
             f"to the prediction. Inputs are scaled to [−1, 1]. The exact values differ by {own:.3f} at most; from "
             f"DASP's by {paper:.2f}."
         )

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
+from torch.export import ExportedProgram
 
 from dasp.propagation.coalitions import Rank, column_count, sketch
+from dasp.propagation.forward import Output, forward_of, one_tensor
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.graphs import KeptGraphs, Model, Outputs
 from dasp.propagation.tracing import checked_model
@@ -28,6 +29,7 @@ class ProbabilisticNetwork:
         model: a module in evaluation mode, or an `ExportedProgram`, of one input.
         rank: how many columns of correlation to keep between units that have the same inputs; "full" is one per input
             entry. Of a `Gaussian` that has factors, these are kept.
+        output: which of the model's results, if it returns several: a name or an index.
 
     >>> network = ProbabilisticNetwork(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval())
     >>> output = network(torch.zeros(5, 2), torch.ones(5, 2))
@@ -35,9 +37,9 @@ class ProbabilisticNetwork:
     (torch.Size([5, 1]), torch.Size([5, 1]))
     """
 
-    def __init__(self, model: Model, *, rank: Rank = 0) -> None:
+    def __init__(self, model: Model, *, rank: Rank = 0, output: Output = None) -> None:
         column_count(rank, 1)
-        self.model, self.rank = checked_model(model), rank
+        self.model, self.rank = _of_one_output(model, output), rank
 
     def __call__(self, mean: Tensor | Gaussian, variance: Tensor | None = None) -> Gaussian:
         """The distribution of the output for independent Gaussian inputs, given by tensors of mean and variance with a
@@ -45,7 +47,9 @@ class ProbabilisticNetwork:
         return _propagated(self.model, _random(mean, variance, self.rank))
 
 
-def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = None, *, rank: Rank = 0) -> Gaussian:
+def propagate(
+    model: Model, mean: Tensor | Gaussian, variance: Tensor | None = None, *, rank: Rank = 0, output: Output = None
+) -> Gaussian:
     """The distribution of a model's output for Gaussian inputs, once: see `ProbabilisticNetwork`, which has the same
     arguments. What was traced is kept as long as the model is there, so that further calls are as quick.
 
@@ -53,7 +57,14 @@ def propagate(model: Model, mean: Tensor | Gaussian, variance: Tensor | None = N
     >>> propagate(model, torch.zeros(5, 2), torch.ones(5, 2)).mean.shape
     torch.Size([5, 1])
     """
-    return _propagated(model, _random(mean, variance, rank))
+    return _propagated(_of_one_output(model, output), _random(mean, variance, rank))
+
+
+def _of_one_output(model: Model, output: Output) -> Model:
+    checked = checked_model(model)
+    if output is None:
+        return checked
+    return forward_of(checked.module() if isinstance(checked, ExportedProgram) else checked, output)  # type: ignore[return-value]
 
 
 def _propagated(model: Model, value: Gaussian) -> Gaussian:
@@ -69,8 +80,7 @@ def _outputs(model: nn.Module, mean: Tensor) -> Outputs:
     two = mean[[0, -1]]
 
     def of(function: Callable[..., Any]) -> Tensor:
-        output: Tensor = _pytree.tree_leaves(function(two))[0]
-        return output
+        return one_tensor(function(two))
 
     with torch.no_grad(), evaluating():
         return Outputs(of, of(model))

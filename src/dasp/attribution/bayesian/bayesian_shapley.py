@@ -27,6 +27,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_po
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle import Active
 from dasp.games.request import Request
+from dasp.propagation.forward import Output
 
 __all__ = ["FEWEST", "BayesianShapley"]
 
@@ -46,6 +47,7 @@ class BayesianShapley(PlayerMethod):
             a tensor of attributions (every entry with the value of its player), or None for none. DASP's methods are
             trusted by what is known of their errors, other numbers less; data overrule both.
         prior_options: further arguments of the prior's `attribute`, such as {"nodes": 8}.
+        output: which of the model's results, if it returns several: a name or an index.
 
     What depends on the number of players, evaluations and the seed alone (the coalitions, and the linear algebra on
     them) is kept for further calls, if it has room in 256 MB: keep the object to explain row after row.
@@ -59,9 +61,14 @@ class BayesianShapley(PlayerMethod):
     """
 
     def __init__(
-        self, forward_func: Callable[..., Tensor], prior: Prior = None, *, prior_options: dict[str, Any] | None = None
+        self,
+        forward_func: Callable[..., Any],
+        prior: Prior = None,
+        *,
+        prior_options: dict[str, Any] | None = None,
+        output: Output = None,
     ) -> None:
-        super().__init__(forward_func)
+        super().__init__(forward_func, output)
         tensors = prior if isinstance(prior, tuple) else (prior,)
         if prior is not None and not isinstance(prior, Attribution) and not all(isinstance(x, Tensor) for x in tensors):
             raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")

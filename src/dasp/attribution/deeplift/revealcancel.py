@@ -23,6 +23,7 @@ from dasp.games.arguments import Arguments, Baselines, Target, Tensors
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import Selection
+from dasp.propagation.forward import Output
 from dasp.propagation.turns import evaluating
 
 __all__ = ["DeepLiftRevealCancel"]
@@ -36,6 +37,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         rule: for nonlinearities "revealcancel", "rescale", or "mixed": Rescale for activations of three or more
             dimensions, as convolutions have, and RevealCancel for the others. Maxima are divided by the Shapley values
             of their entries in any case.
+        output: which of the model's results, if it returns several: a name or an index.
 
     Here both inputs must be there for min(x₁, x₂) = x₁ − ReLU(x₁ − x₂), which Rescale does not see:
 
@@ -50,8 +52,10 @@ class DeepLiftRevealCancel(PropagatedAttribution):
 
     _pool_first = False  # DeepLIFT depends on how the function is written: as the user wrote it
 
-    def __init__(self, model: nn.Module | ExportedProgram, *, rule: Nonlinear = "revealcancel") -> None:
-        super().__init__(model)
+    def __init__(
+        self, model: nn.Module | ExportedProgram, *, rule: Nonlinear = "revealcancel", output: Output = None
+    ) -> None:
+        super().__init__(model, output)
         if rule not in get_args(Nonlinear):
             raise ValueError(f"rule must be one of {', '.join(get_args(Nonlinear))}, not {rule}")
         self.rule = rule

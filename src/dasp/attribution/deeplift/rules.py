@@ -80,7 +80,7 @@ def whole_operations() -> set[Any]:
 def _serves(rule: Rule) -> bool:
     """Whether an op's rule for Gaussians tells what it does to differences."""
     told = rule.moves or rule.linear is not None or rule.tracker in (same_entry, channels)
-    return rule.gaussian is not None and told
+    return rule.gaussian is not None and told and not rule.condition
 
 
 def at_reference(op: Any, args: Any, kwargs: Any) -> Any:

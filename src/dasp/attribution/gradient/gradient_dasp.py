@@ -32,6 +32,7 @@ from dasp.games.game import Game
 from dasp.games.request import Request, yardstick
 from dasp.games.target import Selection
 from dasp.propagation.coalitions import Rank, column_count
+from dasp.propagation.forward import Output
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
 
@@ -53,6 +54,7 @@ class GradientDASP(PropagatedAttribution):
             without an order.
         compile: run the propagated network through `torch.compile`. On a processor it was slower (LeNet-5: 58 against
             33 ms a call, after 40 s of compiling), as the costly functions are fused by hand; try it elsewhere.
+        output: which of the model's results, if it returns several: a name or an index.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
     >>> attributions, delta = GradientDASP(model).attribute(torch.ones(2, 3), target=1, return_convergence_delta=True)
@@ -66,8 +68,9 @@ class GradientDASP(PropagatedAttribution):
         *,
         rank: Rank | Literal["auto"] = "auto",
         compile: bool = False,  # noqa: A002
+        output: Output = None,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, output)
         if rank != "auto":
             column_count(rank, 1)
         self.rank = rank

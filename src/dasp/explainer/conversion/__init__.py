@@ -16,11 +16,12 @@ from torch.export import ExportedProgram
 
 from dasp.errors import BadInput
 from dasp.explainer.conversion.keras_model import KerasModel
-from dasp.explainer.conversion.scikit_learn import MultilayerPerceptron
+from dasp.explainer.conversion.normalized import normalized
+from dasp.explainer.conversion.scikit_learn import MultilayerPerceptron, encoder_and_network
 from dasp.propagation.tracing import check_dynamic_batch, checked_model
 from dasp.propagation.turns import evaluating
 
-__all__ = ["KerasModel", "MultilayerPerceptron", "converted", "exported_module"]
+__all__ = ["KerasModel", "MultilayerPerceptron", "converted", "encoder_and_network", "exported_module", "normalized"]
 
 
 def converted(model: Any) -> nn.Module | Callable[..., Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 
-__all__ = ["MultilayerPerceptron"]
+__all__ = ["MultilayerPerceptron", "encoder_and_network"]
 
 
 class Exponential(nn.Module):
@@ -110,6 +110,17 @@ class MultilayerPerceptron(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """The prediction, or logits; of any numbers, as scikit-learn does."""
         return super().forward(x.to(next(self.parameters()).dtype))
+
+
+def encoder_and_network(model: Any) -> tuple[Any, Any]:
+    """A pipeline in two: what comes before its network, and this. Where only scalers come before it, or for any other
+    model, there is no encoder: scalers are part of the network."""
+    if _kind(model) != "Pipeline" or not _kind(model.steps[-1][1]).startswith("MLP"):
+        return None, model
+    before = [step for _, step in model.steps[:-1] if step not in (None, "passthrough")]
+    if all(_kind(step) in _SCALERS and not getattr(step, "clip", False) for step in before):
+        return None, model
+    return model[:-1], model[-1]
 
 
 def _kind(model: Any) -> str:

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
+from dasp.jobs.reading.arrow import column
 from dasp.jobs.reading.files import check_unpacked, is_folder
-from dasp.jobs.reading.images import open_images
+from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
 
-__all__ = ["Chunk", "Reader", "Survey", "open_data", "read_all", "survey"]
+__all__ = ["Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
 _SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
@@ -40,11 +41,12 @@ class Chunk:
     ids: pa.Array
     targets: NDArray[np.int64] | None  # (n,) class indices
     bad: list[int]  # row numbers
+    data: NDArray[Any] | None = None  # the rows as the file has them, if they are wanted
 
     def only(self, which: NDArray[np.bool_]) -> Chunk:
         """The same chunk with some of its usable rows."""
-        targets = None if self.targets is None else self.targets[which]
-        return replace(self, values=self.values[which], ids=self.ids.filter(pa.array(which)), targets=targets)
+        targets, data = (None if x is None else x[which] for x in (self.targets, self.data))
+        return replace(self, values=self.values[which], ids=self.ids.filter(column(which)), targets=targets, data=data)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Reader:
     size: int
     dtype: str
     integer_ids: bool = False
+    with_data: bool = False
 
     def chunks(self, skip: frozenset[int] = frozenset()) -> Iterator[Chunk]:
         """The chunks, without those whose number is in `skip`."""
@@ -62,11 +65,12 @@ class Reader:
             start, targets = raw.number * self.size, raw.targets
             cast, good = _cast(raw.values, self.dtype)
             good = good if targets is None else good & ~np.isnan(targets)
-            ids = pa.array(np.arange(start, start + len(cast))) if raw.ids is None else raw.ids
+            ids = column(np.arange(start, start + len(cast))) if raw.ids is None else raw.ids
             ids = ids.cast(pa.int64()) if self.integer_ids else ids
             chosen = None if targets is None else targets[good].astype(np.int64)
             bad = [start + int(i) for i in np.flatnonzero(~good)]
-            yield Chunk(raw.number, cast[good], ids.filter(pa.array(good)), chosen, bad)
+            data = (raw.values if raw.data is None else raw.data)[good] if self.with_data else None
+            yield Chunk(raw.number, cast[good], ids.filter(column(good)), chosen, bad, data)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ def open_data(
         if value is not None and (folder or suffix in ARRAYS):
             raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
     if folder:
+        from dasp.jobs.reading.images import open_images  # noqa: PLC0415 (Pillow is for images only)
+
         return open_images(path, limit)
     if suffix in ARRAYS:
         return open_array(path, limit)
@@ -120,7 +126,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     bad: list[int] = []
     example: list[NDArray[Any]] = []
     ends: list[int] = []
-    integer_ids = isinstance(source, CSV)  # other files say what their ids are
+    integer_ids = isinstance(file_of(source), CSV)  # other files say what their ids are
     hashes: list[NDArray[np.int64]] = []  # of the ids
     reduced: Counter[str] = Counter()
     for raw in source.chunks(_together(source)):
@@ -164,11 +170,8 @@ def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
         raise BadInput(f"{path}: the ids of type {ids.type} cannot be read: {line_of(error)}") from error
 
 
-def read_all(
-    path: Path, columns: list[str] | None, shape: tuple[int, ...], dtype: str, option: str, limit: int
-) -> NDArray[Any]:
-    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
-    bytes together."""
+def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], option: str, limit: int) -> Source:
+    """The source of a file that an option names, whose columns and shape must be those of the data."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
         source = open_data(path, named, limit=limit)
@@ -177,6 +180,22 @@ def read_all(
         raise BadInput(f"{option}: {error}{hint}") from error
     if source.shape != shape:
         raise BadInput(f"{option}: rows of {path} have shape {source.shape}, those of the data {shape}")
+    return source
+
+
+def read_all(
+    path: Path,
+    columns: list[str] | None,
+    shape: tuple[int, ...],
+    dtype: str,
+    option: str,
+    limit: int,
+    scaling: Scaling | None = None,
+) -> NDArray[Any]:
+    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
+    bytes together, and are scaled as the data is."""
+    source = open_like(path, columns, shape, option, limit)
+    source = source if scaling is None else Normalized(source, scaling)
     rows = _concatenated(source, path, option, limit)
     values, good = _cast(rows, dtype)
     if not good.all():
@@ -216,8 +235,9 @@ def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
     cast, fits = _entries(row, dtype)
     if fits.all():
-        assert isinstance(source, Table)  # others have no targets that could be missing
-        return f"no target (column {source.target!r})"
+        table = file_of(source)
+        assert isinstance(table, Table)  # others have no targets that could be missing
+        return f"no target (column {table.target!r})"
     where = tuple(int(i) for i in np.argwhere(~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.arrow import texts
 from dasp.jobs.reading.files import check_unpacked, is_folder, is_utf8
 from dasp.jobs.reading.source import BYTES, RawChunk
 
@@ -56,7 +56,7 @@ class Images:
         for number in range(-(-len(self.files) // size)):
             if number not in skip:
                 files = self.files[number * size : (number + 1) * size]
-                ids = pa.array([file.relative_to(self.folder).as_posix() for file in files])
+                ids = texts([file.relative_to(self.folder).as_posix() for file in files])
                 decoded = [self._decoded(file) for file in files]
                 reduced = Counter(what for image in decoded for what in image.reduced)
                 yield RawChunk(number, np.stack([image.pixels for image in decoded]), ids, reduced=reduced)

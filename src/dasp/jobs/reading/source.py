@@ -24,6 +24,7 @@ class RawChunk:
     number: int  # rows number * size, number * size + 1, … of the file
     values: NDArray[Any]  # (n, *shape), NaN where an entry is missing
     ids: pa.Array | None = None  # None: the rows have no names
+    data: NDArray[Any] | None = None  # the values before they were normalised; None: they are the same
     targets: NDArray[np.float64] | None = None  # (n,), NaN where one is missing; None: there is no such column
     reduced: Counter[str] = field(default_factory=Counter)  # in how many rows what the file has is not kept
 

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
+from dasp.jobs.reading.arrow import floats
 from dasp.jobs.reading.files import check_file, check_unpacked
 from dasp.jobs.reading.source import BYTES, RawChunk
 
@@ -63,15 +62,11 @@ class Table:
                 yield chunk
 
     def _chunk(self, number: int, table: pa.Table) -> RawChunk:
-        values = np.stack([self._numbers(table, name) for name in self.names], axis=1)
+        values = np.stack([floats(table[name]) for name in self.names], axis=1)
         ids = table[self.id].combine_chunks() if self.id else None
         if ids is not None:
             ids.validate(full=True)  # text in UTF-8
-        return RawChunk(number, values, ids, self._numbers(table, self.target) if self.target else None)
-
-    def _numbers(self, table: pa.Table, name: str) -> NDArray[np.float64]:
-        """A column in float64, NaN where an entry is missing."""
-        return pc.fill_null(table[name].cast(pa.float64(), safe=False), float("nan")).to_numpy()
+        return RawChunk(number, values, ids, targets=floats(table[self.target]) if self.target else None)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,12 @@ def exp(x: Gaussian) -> Gaussian:
     return x.through(mean, mean, mean**2 * (torch.expm1(variance) - variance))
 
 
+@rule(aten.expm1.default, tracker=same_entry)
+def expm1(x: Gaussian) -> Gaussian:
+    """eˣ − 1, which near 0 is more than the difference of both."""
+    return replace(exp(x), mean=torch.expm1(x.mean + x.total_variance / 2))
+
+
 @rule(aten.sin.default, tracker=same_entry)
 def sin(x: Gaussian) -> Gaussian:
     """sin x:  E = sin μ·e^(−σ²/2),  Var = ½(1 − e^(−σ²))(1 + cos 2μ·e^(−σ²)),  E[g'] = cos μ·e^(−σ²/2)."""
@@ -88,6 +95,25 @@ def _wave(x: Gaussian, phase: Tensor) -> Gaussian:
     slope = phase.cos() * damping
     total = damped * (1 + torch.cos(2 * phase) * torch.exp(-variance)) / 2
     return x.through(phase.sin() * damping, slope, nonnegative(total - slope * slope * variance))
+
+
+@rule(aten.sinh.default, tracker=same_entry)
+def sinh(x: Gaussian) -> Gaussian:
+    """sinh x:  E = sinh μ·e^(σ²/2),  Var = ½(e^σ² − 1)(cosh 2μ·e^σ² + 1),  E[g'] = cosh μ·e^(σ²/2)."""
+    return _hyperbolic(x, x.mean.sinh(), x.mean.cosh(), 1.0)
+
+
+@rule(aten.cosh.default, tracker=same_entry)
+def cosh(x: Gaussian) -> Gaussian:
+    """cosh x:  E = cosh μ·e^(σ²/2),  Var = ½(e^σ² − 1)(cosh 2μ·e^σ² − 1),  E[g'] = sinh μ·e^(σ²/2)."""
+    return _hyperbolic(x, x.mean.cosh(), x.mean.sinh(), -1.0)
+
+
+def _hyperbolic(x: Gaussian, value: Tensor, derivative: Tensor, sign: float) -> Gaussian:
+    variance = x.total_variance
+    growth, slope = torch.exp(variance / 2), derivative * torch.exp(variance / 2)
+    total = torch.expm1(variance) * (torch.cosh(2 * x.mean) * torch.exp(variance) + sign) / 2
+    return x.through(value * growth, slope, nonnegative(total - slope * slope * variance))
 
 
 def _quadrature() -> tuple[list[float], list[float]]:
@@ -158,8 +184,9 @@ elementwise(
     aten.gelu.default,
     aten.mish.default,
     aten.erf.default,
+    aten.erfc.default,
     aten.atan.default,
-    aten.expm1.default,
+    aten.asinh.default,
 )
 
 

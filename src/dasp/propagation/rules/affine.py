@@ -89,7 +89,7 @@ def _uniform(op: Any, counts: Any, *args: Any, **kwargs: Any) -> Linear:
     return linear
 
 
-@affine(aten.sum.dim_IntList)
+@affine(aten.sum.dim_IntList, takes="counts")
 def total(op: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Linear]:
     """Σ x: all weights are 1."""
     return x, lambda data, power: op(data, *args, **kwargs)
@@ -178,18 +178,6 @@ def adaptive_avg_pool(op: Any, x: Any, sizes: Any) -> tuple[Any, Linear]:
 def neg(op: Any, x: Any) -> tuple[Any, Linear]:
     """−x."""
     return x, lambda data, power: op(data) if power == 1 else data
-
-
-@affine(aten.bilinear.default)
-def bilinear(op: Any, a: Any, b: Any, weight: Tensor, bias: Tensor | None = None) -> tuple[Any, Linear]:
-    """Σ a_i W_kij b_j + bias_k with one of a and b random: the other makes one matrix of W."""
-    x, other, letters = (a, b, "kij,...j->...ki") if isinstance(b, Tensor) else (b, a, "kji,...j->...ki")
-
-    def linear(data: Tensor, power: Power) -> Tensor:
-        matrix = torch.einsum(letters, weight, other)
-        return torch.einsum("...i,...ki->...k", data, raised(matrix, power))
-
-    return x, linear
 
 
 @affine(aten._trilinear.default)

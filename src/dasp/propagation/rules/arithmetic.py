@@ -10,26 +10,31 @@ x + x is 2x and x·x is x².
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dasp.propagation.gaussian import Gaussian, nonnegative
-from dasp.propagation.rules.activations import integrated
-from dasp.propagation.rules.affine import raised
-from dasp.propagation.rules.maximum import dimensions, in_pairs
-from dasp.propagation.rules.registry import RULES, Rule, affine, rule, same_entry, within
-from dasp.propagation.values import Linear, Toggled
+from dasp.propagation.rules.activations import exp, integrated
+from dasp.propagation.rules.maximum import dimensions, in_pairs, same_shape
+from dasp.propagation.rules.registry import rule, same_entry, within
+from dasp.propagation.values import Toggled
 
 aten = torch.ops.aten
 Scalar = float | Tensor
 
 
+def depends(x: Any) -> bool:
+    """Whether a value is no constant."""
+    return isinstance(x, (Gaussian, Toggled))
+
+
 def _sum(a: Gaussian, b: Gaussian, sign: Scalar) -> Gaussian:
     """a + sign·b."""
     if a is b:
-        return _scaled(a, 1 + sign)
+        return scaled(a, 1 + sign)
     both = a.factors is not None and b.factors is not None
     return Gaussian(a.mean + sign * b.mean, a.variance + sign**2 * b.variance, _add(a, b, sign) if both else None)
 
@@ -44,52 +49,53 @@ def _shifted(x: Gaussian, mean: Tensor) -> Gaussian:
     return Gaussian(mean, x.variance.expand_as(mean), x.columns(lambda column: column.expand_as(mean)))
 
 
-def _scaled(x: Gaussian, scale: Scalar) -> Gaussian:
+def scaled(x: Gaussian, scale: Scalar) -> Gaussian:
+    """x times a constant."""
     return Gaussian(x.mean * scale, x.variance * (scale * scale), x.columns(lambda column: column * scale))
 
 
-@rule(aten.add.Tensor, aten.add.Scalar, tracker=same_entry)
+@rule(aten.add.Tensor, aten.add.Scalar, tracker=same_entry, takes="counts")
 def add(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a + αb: factors add, independent variances add."""
     if isinstance(a, Gaussian):
         return _sum(a, b, alpha) if isinstance(b, Gaussian) else _shifted(a, a.mean + alpha * b)
     assert isinstance(b, Gaussian)
-    scaled = _scaled(b, alpha)
-    return _shifted(scaled, a + scaled.mean)
+    product = scaled(b, alpha)
+    return _shifted(product, a + product.mean)
 
 
-@rule(aten.sub.Tensor, aten.sub.Scalar, tracker=same_entry)
+@rule(aten.sub.Tensor, aten.sub.Scalar, tracker=same_entry, takes="counts")
 def sub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@rule(aten.rsub.Scalar, aten.rsub.Tensor, tracker=same_entry)
+@rule(aten.rsub.Scalar, aten.rsub.Tensor, tracker=same_entry, takes="counts")
 def rsub(a: Gaussian | Scalar, b: Gaussian | Scalar, alpha: float = 1) -> Gaussian:
     """b − αa."""
     return add(b, a, -alpha)
 
 
-@rule(aten.mul.Tensor, aten.mul.Scalar, tracker=same_entry)
+@rule(aten.mul.Tensor, aten.mul.Scalar, tracker=same_entry, takes="counts")
 def mul(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a·b; see the module's docstring."""
     if isinstance(a, Gaussian) and isinstance(b, Gaussian):
         return square(a) if a is b else product(a, b)
     if isinstance(a, Gaussian):
         assert not isinstance(b, Gaussian)
-        return _scaled(a, b)
+        return scaled(a, b)
     assert isinstance(b, Gaussian)
-    return _scaled(b, a)
+    return scaled(b, a)
 
 
 @rule(aten.lerp.Scalar, aten.lerp.Tensor, tracker=same_entry)
 def lerp(a: Any, b: Any, weight: Any) -> Gaussian:
     """a + w(b − a); with a constant w as (1 − w)a + wb, in which each value occurs once."""
-    if _depends(weight):
-        return add(a, mul(weight, sub(b, a) if _depends(a) or _depends(b) else b - a))  # type: ignore[no-any-return]
+    if depends(weight):
+        return add(a, mul(weight, sub(b, a) if depends(a) or depends(b) else b - a))  # type: ignore[no-any-return]
     if a is b:
         return a  # type: ignore[no-any-return]
-    parts = (_scaled(x, w) if _depends(x) else x * w for x, w in ((a, 1 - weight), (b, weight)))
+    parts = (scaled(x, w) if depends(x) else x * w for x, w in ((a, 1 - weight), (b, weight)))
     return add(*parts)  # type: ignore[no-any-return]
 
 
@@ -104,7 +110,7 @@ def product(a: Gaussian, b: Gaussian) -> Gaussian:
     return Gaussian(mean + covariance, variance + covariance**2, factors)
 
 
-@rule(aten.div.Tensor, aten.div.Scalar, tracker=same_entry)
+@rule(aten.div.Tensor, aten.div.Scalar, tracker=same_entry, takes="counts")
 def div(a: Gaussian | Scalar, b: Gaussian | Scalar) -> Gaussian:
     """a/b; for a random divisor a·b⁻¹ with the moments of `power`."""
     if not isinstance(b, Gaussian):
@@ -138,11 +144,20 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
     return x.through(*power_moments(x.mean, x.total_variance, exponent))
 
 
-def power_moments(mean: Tensor, variance: Tensor, exponent: float) -> tuple[Tensor, Tensor, Tensor]:
+@rule(aten.pow.Tensor_Tensor, aten.pow.Scalar, tracker=same_entry)
+def power_of(base: Any, exponent: Any) -> Gaussian:
+    """xᵖ as `power` has it for any p; with a random exponent bˣ = exp(x·log b)."""
+    if isinstance(exponent, Gaussian):
+        return exp(mul(exponent, log(base) if depends(base) else torch.as_tensor(base).to(exponent.mean).log()))  # type: ignore[no-any-return]
+    base, _ = same_shape(base, exponent)
+    return base.through(*power_moments(base.mean, base.total_variance, exponent))
+
+
+def power_moments(mean: Tensor, variance: Tensor, exponent: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, slope and residual of a power of a positive value, taken as log-normal; see `power`."""
     log = _log_spread(mean, variance)
 
-    def expectation(p: float) -> Tensor:
+    def expectation(p: float | Tensor) -> Tensor:
         return mean**p * torch.exp(log * (p * (p - 1) / 2))
 
     first, slope = expectation(exponent), exponent * expectation(exponent - 1)
@@ -195,6 +210,30 @@ def log1p(x: Gaussian) -> Gaussian:
     return log(add(x, 1.0))  # type: ignore[no-any-return]
 
 
+@rule(aten.log2.default, tracker=same_entry)
+def log2(x: Gaussian) -> Gaussian:
+    """log x/log 2."""
+    return scaled(log(x), 1 / math.log(2))
+
+
+@rule(aten.log10.default, tracker=same_entry)
+def log10(x: Gaussian) -> Gaussian:
+    """log x/log 10."""
+    return scaled(log(x), 1 / math.log(10))
+
+
+@rule(aten.exp2.default, tracker=same_entry)
+def exp2(x: Gaussian) -> Gaussian:
+    """2ˣ."""
+    return exp(scaled(x, math.log(2)))  # type: ignore[no-any-return]
+
+
+@rule(aten.xlogy.Tensor, tracker=same_entry)
+def xlogy(a: Any, b: Any) -> Gaussian:
+    """a·log b."""
+    return mul(a, log(b) if depends(b) else torch.as_tensor(b).log())  # type: ignore[no-any-return]
+
+
 @rule(aten.prod.dim_int, tracker=within(dimensions, keepdim=lambda x, dim, keepdim=False, dtype=None: keepdim))
 def prod(x: Gaussian, dim: int, keepdim: bool = False, dtype: torch.dtype | None = None) -> Gaussian:
     """Π x, in pairs."""
@@ -202,92 +241,3 @@ def prod(x: Gaussian, dim: int, keepdim: bool = False, dtype: torch.dtype | None
     if keepdim:
         return x
     return Gaussian(x.mean.squeeze(dim), x.variance.squeeze(dim), x.columns(lambda column: column.squeeze(dim)))
-
-
-@rule(aten.where.self, tracker=same_entry, moves=True)
-def where(condition: Tensor, a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
-    """a or b by a constant condition."""
-    random = a if isinstance(a, Gaussian) else b
-    assert isinstance(random, Gaussian)
-    a, b = (x if isinstance(x, Gaussian) else random.constant(torch.as_tensor(x).to(random.mean)) for x in (a, b))
-    factors = None if a.factors is None else torch.vmap(lambda x, y: torch.where(condition, x, y))(a.factors, b.factors)
-    return Gaussian(torch.where(condition, a.mean, b.mean), torch.where(condition, a.variance, b.variance), factors)
-
-
-@rule(aten.masked_fill.Scalar, tracker=same_entry, moves=True)
-def masked_fill(x: Gaussian, mask: Tensor, value: float) -> Gaussian:
-    """A constant where the mask is set."""
-    return where(mask, torch.full_like(x.mean, value), x)
-
-
-@affine(aten.mm.default, aten.bmm.default, aten.matmul.default)
-def matmul(op: Any, a: Any, b: Any) -> tuple[Any, Linear]:
-    """a·b with one constant factor."""
-    if isinstance(b, Tensor):
-        return a, lambda data, power: op(data, raised(b, power))
-    if isinstance(a, Tensor):
-        return b, lambda data, power: op(raised(a, power), data)
-    return None, lambda data, power: data
-
-
-@affine(aten.addmm.default, aten.baddbmm.default)
-def addmm(op: Any, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> tuple[Any, Linear]:
-    """β·bias + α·a·b with constant bias and one constant factor."""
-    inner = aten.mm.default if op is aten.addmm.default else aten.bmm.default
-    x, linear = matmul(inner, a, b)
-    if not isinstance(bias, Tensor):
-        return None, linear
-    return x, lambda data, power: linear(data, power) * raised(alpha, power)
-
-
-def _random_product(op: Any, constant_case: Rule) -> Rule:
-    def gaussian(a: Any, b: Any) -> Gaussian:
-        """Σ_k a_ik b_kj between random values: entrywise products, summed."""
-        if not (isinstance(a, Gaussian) and isinstance(b, Gaussian)):
-            return constant_case.gaussian(a, b)  # type: ignore[misc, no-any-return]
-        mean = op(a.mean, b.mean)
-        variance = op(a.mean**2, b.variance) + op(a.variance, b.mean**2) + op(a.total_variance, b.total_variance)
-        if a.factors is None or b.factors is None:
-            return Gaussian(mean, variance)
-        covariance = torch.einsum("r...ik,r...kj->...ikj", a.factors, b.factors)
-        factors = torch.vmap(lambda x, y: op(a.mean, y) + op(x, b.mean))(a.factors, b.factors)
-        return Gaussian(mean + covariance.sum(-2), variance + covariance.square().sum(-2), factors)
-
-    gaussian.__name__ = "random_product"
-    return Rule(gaussian, constant_case.tracker, constant_case.linear)
-
-
-for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
-    RULES[_op] = _random_product(_op, RULES[_op])
-
-
-def _random_addmm(op: Any, inner: Any, constant_case: Rule) -> Rule:
-    def gaussian(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Gaussian:
-        """β·bias + α·a·b as a product and a sum."""
-        product = RULES[inner].gaussian(a, b) if _depends(a) or _depends(b) else inner(a, b)  # type: ignore[misc]
-        if not _depends(product):
-            return add(product * alpha, bias, beta)  # type: ignore[no-any-return]
-        return add(_scaled(product, alpha), bias, beta)  # type: ignore[no-any-return]
-
-    gaussian.__name__ = "random_addmm"
-    return Rule(gaussian, constant_case.tracker, constant_case.linear)
-
-
-def _depends(x: Any) -> bool:
-    return isinstance(x, (Gaussian, Toggled))
-
-
-for _op, _inner in ((aten.addmm.default, aten.mm.default), (aten.baddbmm.default, aten.bmm.default)):
-    RULES[_op] = _random_addmm(_op, _inner, RULES[_op])
-
-# Exact while players are apart; a step function of a random value is left to the user's own rule.
-for _op in (
-    aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar, aten.eq.Scalar, aten.ne.Scalar,
-    aten.gt.Tensor, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.eq.Tensor, aten.ne.Tensor,
-    aten.logical_and.default,
-    aten.logical_or.default,
-    aten.bitwise_and.Tensor,
-    aten.bitwise_or.Tensor,
-    aten.sign.default, aten.floor.default, aten.round.default, aten.logical_not.default, aten.bitwise_not.default,
-):  # fmt: skip
-    RULES[_op] = Rule(None, same_entry)

@@ -33,13 +33,13 @@ def same_shape(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Ga
     return _each_part(left, lambda t: t.expand(shape)), _each_part(right, lambda t: t.expand(shape))
 
 
-@rule(aten.maximum.default, aten.max.other, tracker=same_entry)
+@rule(aten.maximum.default, aten.max.other, aten.fmax.default, tracker=same_entry)
 def maximum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """max(a, b), entry by entry."""
     return a if a is b and isinstance(a, Gaussian) else maximum_moments(*same_shape(a, b))
 
 
-@rule(aten.minimum.default, aten.min.other, tracker=same_entry)
+@rule(aten.minimum.default, aten.min.other, aten.fmin.default, tracker=same_entry)
 def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """min(a, b) = −max(−a, −b)."""
     left, right = same_shape(a, b)

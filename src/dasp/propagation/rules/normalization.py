@@ -16,8 +16,9 @@ of the variance are left out: as the result is bounded they would make it too la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor
 from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.rules.activations import abs as absolute
 from dasp.propagation.rules.arithmetic import add, mul, power, power_moments
+from dasp.propagation.rules.conditions import ne
 from dasp.propagation.rules.maximum import amax, dimensions
 from dasp.propagation.rules.registry import rule, within
 
@@ -83,9 +85,33 @@ def _squares(x: Gaussian, *, centred: bool) -> _Squares:
 def normalized(x: Gaussian, *, centred: bool, scale: float, eps: float) -> Gaussian:
     """x or x − x̄ along the last dimension, times (scale·s + eps)^−½ for the sum s of its squares."""
     squares = _squares(x, centred=centred)
-    x, s = squares.x, squares.sum
+    s = squares.sum
     mean, slope, _ = power_moments(scale * s.mean + eps, scale**2 * s.total_variance, -0.5)
-    slope = slope * scale
+    return _multiplied(squares, mean, slope * scale)
+
+
+_LEAST = 1e-3  # of a sum of squares, as the deviation that its slope is taken with
+
+
+def by_own_norm(
+    x: Gaussian, dims: Sequence[int], function: Callable[[Gaussian], Gaussian], *, centred: bool
+) -> Gaussian:
+    """x·g(s), or (x − x̄)·g(s), for the sum s of its squares along dimensions; `function` gives the moments of g."""
+    sizes, last = [x.mean.shape[d] for d in dims], tuple(range(-len(dims), 0))
+    squares = _squares(_flat(x, dims), centred=centred)
+    s = squares.sum
+    spread = s.total_variance
+    level = torch.where(s.mean > 0, s.mean, 1)
+    deviation = torch.maximum(spread, (_LEAST * level) ** 2).sqrt()
+    probe = function(Gaussian(level, torch.zeros_like(level), deviation[None]))
+    assert probe.factors is not None
+    result = _multiplied(squares, function(Gaussian(s.mean, spread)).mean, probe.factors[0] / deviation)
+    return _each(result, lambda t: t.unflatten(-1, sizes).movedim(last, tuple(dims)))
+
+
+def _multiplied(squares: _Squares, mean: Tensor, slope: Tensor) -> Gaussian:
+    """x·g(s) by E[g] and E[g']; see the module's docstring."""
+    x, s = squares.x, squares.sum
     own = mean**2 * x.variance + (x.mean * slope) ** 2 * s.variance + 2 * mean * x.mean * slope * squares.own
     factors = None
     if x.factors is not None and s.factors is not None:
@@ -180,10 +206,10 @@ def _reduced(x: Gaussian, dim: Any, keepdim: bool, function: Callable[[Gaussian]
     return _each(result, lambda t: t.reshape(shape))
 
 
-@rule(
-    aten.var.correction,
-    tracker=within(dimensions, keepdim=lambda x, dim=None, *, correction=None, keepdim=False: keepdim),
-)
+_over_dims = within(dimensions, keepdim=lambda x, dim=None, *, correction=None, keepdim=False: keepdim)
+
+
+@rule(aten.var.correction, tracker=_over_dims)
 def var(x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Gaussian:
     """Σ(x − x̄)²/(n − correction)."""
     freedom = -1.0 if correction is None else -float(correction)
@@ -194,13 +220,27 @@ def var(x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdi
     return _reduced(x, dim, keepdim, along)
 
 
-@rule(
-    aten.std.correction,
-    tracker=within(dimensions, keepdim=lambda x, dim=None, *, correction=None, keepdim=False: keepdim),
-)
+@rule(aten.std.correction, tracker=_over_dims)
 def std(x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Gaussian:
     """The root of `var`."""
     return power(var(x, dim, correction=correction, keepdim=keepdim), 0.5)  # type: ignore[no-any-return]
+
+
+def _apart_both(op: Any, *args: Any, **kwargs: Any) -> Any:
+    players = _over_dims(op, *args, **kwargs)
+    return None if players is None else (players, players)
+
+
+@rule(aten.var_mean.correction, tracker=_apart_both)
+def var_mean(
+    x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Gaussian, Gaussian]:
+    """`var`, and Σ x/n."""
+    dims = dimensions(x.mean, dim)
+    mean = _each(x, lambda t: t.mean(dims, keepdim))
+    count = math.prod(x.mean.shape[d] for d in dims)
+    spread = var(x, dim, correction=correction, keepdim=keepdim)
+    return spread, replace(mean, variance=mean.variance / count)
 
 
 @rule(aten.var.dim, tracker=within(dimensions, keepdim=lambda x, dim, unbiased=True, keepdim=False: keepdim))
@@ -226,9 +266,13 @@ def _along_norm(x: Any, order: float = 2, dim: Any = None, *_: Any, **__: Any) -
 def vector_norm(
     x: Gaussian, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> Gaussian:
-    """(Σ|x|ᵖ)^(1/p); the largest |x| for p = ∞."""
+    """(Σ|x|ᵖ)^(1/p); the largest |x| for p = ∞, the number of x ≠ 0 for p = 0."""
+    if order == 0:
+        return _each(ne(x, 0.0), lambda t: t.sum(dimensions(x.mean, dim), keepdim))
     if order == 2:
         return _reduced(x, dim, keepdim, lambda flat: power(_squares(flat, centred=False).sum, 0.5))
+    if order < 0:
+        raise ValueError(f"a norm of order {order} has no moments here: use a positive order, or amin of abs")
     if order == float("inf"):
         return amax(absolute(x), dimensions(x.mean, dim), keepdim)  # type: ignore[no-any-return]
     powers = absolute(x) if order == 1 else power(absolute(x), order)
@@ -244,6 +288,7 @@ def vector_norm(
 @rule(aten.cosine_similarity.default)
 def cosine_similarity(a: Gaussian | Tensor, b: Gaussian | Tensor, dim: int = 1, eps: float = 1e-8) -> Gaussian:
     """Σ ab/(|a||b|): both divided by their norms, multiplied and summed."""
+    dim = dim if dim < 0 else dim - max(x.mean.dim() if isinstance(x, Gaussian) else x.dim() for x in (a, b))
 
     def unit(x: Gaussian | Tensor) -> Any:
         if isinstance(x, Tensor):

@@ -10,15 +10,17 @@ w_k = softmax of the others at their means, V their total variances and u = Var(
     log Σ exp x_k ≈ log Σ exp μ_k + ½(Σ w_k V_k − u) + Σ w_k (x_k − μ_k)
 
 which is the mean to second order and the noise to first. For normal x this has a fraction of the error of first-order
-propagation. A softmax leaves the second-order term out and divides its moments by the sum of its means instead: that is
-less near for normal x, but nearer for the logits of attention, which are products, and far from normal.
+propagation. A softmax leaves the second-order term out and divides by its sum instead, which takes the sum out of the
+mean and, to first order, out of the shared noise: that is less near for normal x, but nearer for the logits of
+attention, which are products, and far from normal.
 
-**log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b).
+**log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b) = a + softplus(b − a).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -80,7 +82,9 @@ def softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaussian
     if x.mean.shape[dim] == 1:
         return x.constant(torch.ones_like(x.mean))
     result = integrated(log_odds(x, dim, curved=False), torch.sigmoid)
-    return div(result, result.mean.sum(dim, keepdim=True))  # type: ignore[no-any-return]
+    result = div(result, result.mean.sum(dim, keepdim=True))
+    factors = result.columns(lambda column: column - result.mean * column.sum(dim, keepdim=True))
+    return replace(result, factors=factors)
 
 
 @rule(aten.log_softmax.int, tracker=_along)
@@ -105,15 +109,20 @@ def inner_log_softmax(x: Gaussian, dim: int, half_to_float: bool = False) -> Gau
 
 
 def _logaddexp(a: Gaussian, b: Gaussian) -> Gaussian:
+    """From the larger one, max(a, b) + softplus(−|a − b|) at the means, so that −∞ adds nothing."""
     spread = a.variance + b.variance
     if a.factors is not None and b.factors is not None:
         spread = spread + (a.factors - b.factors).square().sum(0)
-    surplus, p, total = integrated_moments(a.mean - b.mean, spread, lambda d: torch.logaddexp(d, d.new_zeros(())))
-    assert p is not None
-    variance = nonnegative(total - p * p * spread) + p * p * a.variance + (1 - p) ** 2 * b.variance
+    difference = torch.where(a.mean == b.mean, 0, a.mean - b.mean)  # −∞ from −∞, too
+    moments = integrated_moments(-difference.abs(), spread, lambda d: torch.logaddexp(d, d.new_zeros(())))
+    surplus, smaller, total = moments
+    assert smaller is not None
+    p = torch.where(difference > 0, 1 - smaller, smaller)
+    variance = nonnegative(total - smaller**2 * spread) + p * p * a.variance + (1 - p) ** 2 * b.variance
+    mean = torch.maximum(a.mean, b.mean) + surplus
     if a.factors is None or b.factors is None:
-        return Gaussian(b.mean + surplus, variance)
-    return Gaussian(b.mean + surplus, variance, torch.lerp(b.factors, a.factors, p))
+        return Gaussian(mean, variance)
+    return Gaussian(mean, variance, torch.lerp(b.factors, a.factors, p))
 
 
 @rule(aten.logaddexp.default, tracker=same_entry)

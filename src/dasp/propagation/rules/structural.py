@@ -24,13 +24,11 @@ structural(
     aten.repeat.default,
     aten.slice.Tensor,
     aten.select.int,
-    aten.index.Tensor,
-    aten.index_select.default,
-    aten.gather.default,
     aten.split.Tensor,
     aten.split_with_sizes.default,
     aten.unbind.int,
     aten.flatten.using_ints,
+    aten.unflatten.int,
     aten.flip.default,
     aten.roll.default,
     aten.diagonal.default,
@@ -40,6 +38,9 @@ structural(
     aten.channel_shuffle.default,
     aten.im2col.default,
 )
+
+# A random condition or count is no index.
+structural(aten.index.Tensor, aten.index_select.default, aten.gather.default, takes="reals")
 
 # The parts of a value may have strides of their own, so a view of them is not always one.
 structural(
@@ -55,13 +56,15 @@ def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
     return x.players.contiguous()
 
 
-# Copies and casts; a cast of the players' numbers would damage them.
-structural(
-    aten.clone.default,
-    aten.alias.default,
-    aten._to_copy.default,
-    tracker=_unchanged,
-)
+structural(aten.clone.default, aten.contiguous.default, aten.alias.default, tracker=_unchanged)
+
+
+@rule(aten._to_copy.default, tracker=_unchanged, moves=True, takes="counts")
+def to_copy(x: Gaussian, *, dtype: torch.dtype | None = None, **options: Any) -> Gaussian:
+    """A copy, or a cast; the moments of a condition or a count are no integers, whatever it is cast to."""
+    to = dtype if dtype is None or dtype.is_floating_point else x.mean.dtype
+    mean, variance = (aten._to_copy.default(part, dtype=to, **options) for part in (x.mean, x.variance))
+    return Gaussian(mean, variance, x.columns(lambda column: aten._to_copy.default(column, dtype=to, **options)))
 
 
 # A value's dependence on the coalition does not end where its author ended that on the parameters.
@@ -89,13 +92,13 @@ def constant_pad_nd(x: Gaussian, padding: list[int], value: float = 0) -> Gaussi
     return pad(x, padding, "constant", value)
 
 
-@rule(aten.cat.default, tracker=joined, moves=True)
+@rule(aten.cat.default, tracker=joined, moves=True, takes="counts")
 def cat(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side; constants have no variance."""
     return _joined(aten.cat.default, values, dim)
 
 
-@rule(aten.stack.default, tracker=joined, moves=True)
+@rule(aten.stack.default, tracker=joined, moves=True, takes="counts")
 def stack(values: list[Gaussian | Tensor], dim: int = 0) -> Gaussian:
     """Side by side in a new dimension."""
     return _joined(aten.stack.default, values, dim)

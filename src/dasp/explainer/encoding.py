@@ -1,0 +1,209 @@
+"""Tables with text and missing values, behind a fitted scikit-learn transformer: the players are the raw columns.
+
+What a model sees are the numbers that an encoder makes of a table, many of one column if that has categories. Most
+encoders (one-hot, scalers, imputers, alone or in pipelines and column transformers) make every number of one column by
+itself. Then a coalition of columns is a coalition of groups of numbers, and the model is explained as it is, with a
+feature mask.
+
+Where an encoder mixes columns (a PCA, an imputer that looks at neighbours, a function), it has to run for every
+coalition. Then values of the table are numbered, the players are these numbers, and the encoder is part of the model:
+a function that is evaluated.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dasp.errors import BadInput, line_of
+
+__all__ = ["Encoder", "Numbered"]
+
+# Transformers whose every output is made from one column.
+_COLUMN_BY_COLUMN = {
+    "Binarizer", "KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler", "MissingIndicator", "OneHotEncoder",
+    "OrdinalEncoder", "PowerTransformer", "QuantileTransformer", "RobustScaler", "SimpleImputer", "SplineTransformer",
+    "StandardScaler", "TargetEncoder", "VarianceThreshold",
+}  # fmt: skip
+_MIXED = -1  # the owner of a number that is made from several columns
+
+
+class Encoder:
+    """A fitted transformer: tables in, numbers out.
+
+    >>> import pandas as pd
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> table = pd.DataFrame({"city": ["Bern", "Basel"], "pet": ["cat", "dog"]})
+    >>> encoder = Encoder(OneHotEncoder().fit(table))
+    >>> encoder.columns, encoder.owners
+    (['city', 'pet'], [0, 0, 1, 1])
+    """
+
+    def __init__(self, fitted: Any) -> None:
+        if not hasattr(fitted, "transform"):
+            raise BadInput(f"the encoder is a {type(fitted).__name__}: a fitted scikit-learn transformer is needed")
+        number = getattr(fitted, "n_features_in_", None)
+        if number is None:
+            raise BadInput(f"the encoder, a {type(fitted).__name__}, is not fitted yet")
+        self.fitted = fitted
+        names = getattr(fitted, "feature_names_in_", None)
+        self.named = names is not None
+        self.columns = [f"Feature {i}" for i in range(number)] if names is None else [str(name) for name in names]
+        owners = _owners(fitted, list(range(number)), None if names is None else list(names))
+        self.owners = None if owners is None or _MIXED in owners else owners  # of each output, if all have one
+
+    @property
+    def feature_mask(self) -> Tensor | None:
+        """The column that each number is made from; None where some are made from several."""
+        return None if self.owners is None else torch.tensor(self.owners)
+
+    def table(self, given: Any, what: str) -> Any:
+        """The raw columns of a table or array, as a table in the encoder's order."""
+        import pandas as pd  # noqa: PLC0415
+
+        if hasattr(given, "columns") and hasattr(given, "iloc"):
+            names = [str(name) for name in given.columns]
+            if self.named:
+                missing = [name for name in self.columns if name not in names]
+                if missing:
+                    raise BadInput(f"{what} lacks the column {missing[0]!r}, which the encoder was fitted with")
+                unknown = [name for name in names if name not in self.columns]
+                if unknown:
+                    raise BadInput(
+                        f"{what} has the column {unknown[0]!r}, which the encoder was not fitted with: drop it"
+                    )
+                given = given.iloc[:, [names.index(name) for name in self.columns]]
+            table = given
+        else:
+            table = pd.DataFrame(np.asarray(given, dtype=object)).infer_objects()
+        if table.shape[1] != len(self.columns):
+            raise BadInput(f"{what} has {table.shape[1]} columns, and the encoder was fitted with {len(self.columns)}")
+        table = table.reset_index(drop=True)
+        table.columns = self.columns
+        return table
+
+    def missing(self) -> Any:
+        """A row of a table in which every value is missing."""
+        import pandas as pd  # noqa: PLC0415
+
+        return pd.DataFrame([[np.nan] * len(self.columns)], columns=self.columns, dtype=object)
+
+    def encoded(self, table: Any, what: str) -> np.ndarray:
+        """The numbers that the encoder makes of a table."""
+        try:
+            result = self.fitted.transform(table if self.named else table.to_numpy())
+        except Exception as error:
+            raise BadInput(f"the encoder cannot transform {what}: {line_of(error)}") from error
+        result = result.toarray() if hasattr(result, "toarray") else np.asarray(result)
+        if result.dtype.kind not in "fiub":
+            raise BadInput(f"the encoder gives {result.dtype} for {what}: numbers are needed for a network")
+        return result
+
+
+@dataclass
+class Numbered:
+    """Values of a table by number, column by column: what is known grows with each table."""
+
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
+
+    def of(self, table: Any) -> Tensor:
+        """The number of every value, (rows, columns)."""
+        return torch.tensor([[self._number(name, value) for name, value in zip(table, row, strict=True)]
+                             for row in table.itertuples(index=False, name=None)])  # fmt: skip
+
+    def _number(self, name: str, value: Any) -> int:
+        key = None if isinstance(value, float) and np.isnan(value) else value
+        known, values = self.numbers.setdefault(name, {}), self.values.setdefault(name, [])
+        if key not in known:
+            known[key] = len(values)
+            values.append(value)
+        return known[key]
+
+    def table(self, numbers: Tensor) -> Any:
+        """The table whose values have these numbers."""
+        import pandas as pd  # noqa: PLC0415
+
+        columns = {}
+        for name, column in zip(self.values, numbers.T.tolist(), strict=True):
+            columns[name] = pd.Series([self.values[name][number] for number in column]).infer_objects()
+        return pd.DataFrame(columns)
+
+    def model(self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype) -> Callable[[Tensor], Any]:
+        """The model as a function of numbers, with the encoder in it."""
+
+        def evaluated(numbers: Tensor) -> Any:
+            rows = encoder.encoded(self.table(numbers), "a coalition")
+            return model(torch.from_numpy(rows).to(dtype))
+
+        return evaluated
+
+
+def _owners(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:
+    """The owners of a transformer's outputs, for the owners of its inputs; None where the outputs are not known.
+    `names` are those of the inputs, which column transformers choose by."""
+    if step in (None, "passthrough") or (_kind(step) == "FunctionTransformer" and step.func is None):
+        return inputs
+    kind = _kind(step)
+    if kind == "Pipeline":
+        owners: list[int] | None = inputs
+        for _, part in step.steps:
+            owners = None if owners is None else _owners(part, owners, names)
+            names = None
+        return owners
+    if kind == "FeatureUnion":
+        parts = [_owners(part, inputs, names) for _, part in step.transformer_list if part != "drop"]
+        return None if None in parts else [owner for part in parts for owner in part or ()]
+    if kind == "ColumnTransformer":
+        return _chosen(step, inputs, names)
+    if kind not in _COLUMN_BY_COLUMN:
+        return None
+    bare = copy.copy(step)  # which takes any names for its inputs
+    vars(bare).pop("feature_names_in_", None)
+    made = bare.get_feature_names_out([f"⟨{i}⟩" for i in range(len(inputs))])
+    found = [{int(i) for i in re.findall(r"⟨(\d+)⟩", name)} for name in made]
+    return [inputs[next(iter(one))] if len(one) == 1 else _MIXED for one in found]
+
+
+def _chosen(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:
+    """The owners of a column transformer's outputs."""
+    width = max((part.stop for part in step.output_indices_.values()), default=0)
+    result = [_MIXED] * width
+    for name, part, columns in step.transformers_:
+        place = step.output_indices_[name]
+        if part == "drop" or place.start == place.stop:
+            continue
+        chosen = _places(columns, len(inputs), names)
+        if chosen is None:
+            return None
+        owners = _owners(part, [inputs[i] for i in chosen], None if names is None else [names[i] for i in chosen])
+        if owners is None:
+            return None
+        result[place] = owners
+    return result
+
+
+def _places(columns: Any, number: int, names: Sequence[Any] | None) -> list[int] | None:
+    """The places of the columns that a column transformer has chosen: by name, number, slice or truth values."""
+    if isinstance(columns, slice):
+        by_name = any(isinstance(end, str) for end in (columns.start, columns.stop))
+        return None if by_name else list(range(number))[columns]
+    listed = [columns] if isinstance(columns, (str, int)) else list(columns)
+    if listed and all(isinstance(one, (bool, np.bool_)) for one in listed):
+        return [i for i, one in enumerate(listed) if one]
+    if all(isinstance(one, str) for one in listed):
+        return None if names is None else [list(names).index(one) for one in listed]
+    return [int(one) % number for one in listed]
+
+
+def _kind(step: Any) -> str:
+    """The class of a step, if it is scikit-learn's own: a class derived from it may do anything."""
+    kind = type(step)
+    return kind.__name__ if kind.__module__.partition(".")[0] == "sklearn" else ""

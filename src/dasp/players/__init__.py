@@ -1,0 +1,18 @@
+"""Players people think in: which entries of a row come and go together, and what an image looks like without them.
+
+    blocks, superpixels       parts of an image
+    windows, channels         parts of a series
+    prefixes                  columns of a table that are one thing, like a one-hot encoding
+    without                   images of which nothing is left: a colour, their mean, a blur
+    named                     players by a short text, like "superpixel:60"
+
+The first three lines give a `feature_mask`: integers that broadcast to a row, where entries with the same number are
+one player. Every estimator takes one, and so does `dasp.Explainer`.
+"""
+
+from dasp.players.columns import prefixes
+from dasp.players.grids import blocks, channels, windows
+from dasp.players.images import superpixels, without
+from dasp.players.named import named
+
+__all__ = ["blocks", "channels", "named", "prefixes", "superpixels", "windows", "without"]

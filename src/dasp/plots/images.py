@@ -1,0 +1,235 @@
+"""Attributions of images over the picture: red where pixels raise the output, blue where they lower it.
+
+All panels have one scale, which is centred at zero. Blocks and superpixels are outlined, and have the value of the
+whole player: it is not divided by its size.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.collections import LineCollection
+
+from dasp.errors import BadInput
+from dasp.plots.canvas import colour_bar, drawing, new_panels
+from dasp.plots.given import array, read
+from dasp.plots.labels import INTERVAL, plain
+from dasp.plots.style import DIVERGING, SMALL
+
+__all__ = ["image"]
+
+_CHANNELS = (1, 3, 4)
+_INCH = 2.2  # of a panel
+_PALEST = 0.45  # of the picture below an overlay
+
+
+@dataclass(frozen=True)
+class _Maps:
+    """The values of pixels (rows, height, width), and where their intervals hold 0."""
+
+    values: np.ndarray
+    uncertain: np.ndarray
+
+
+@drawing
+def image(
+    explanation: Any,
+    *,
+    data: Any = None,
+    std: Any = None,
+    feature_mask: Any = None,
+    overlay: bool | None = None,
+    limit: float | None = None,
+    only_certain: bool = False,
+    title: str = "",
+    ax: Any = None,
+) -> Any:
+    """Draw the attributions of images, summed over their channels.
+
+    Args:
+        explanation: a `shap.Explanation` of images, or attributions: (height, width), with channels first or last,
+            or several rows of them. A dict of such by the methods' names draws them side by side.
+        data: the pictures, if the explanation does not tell: like the attributions.
+        std: the standard deviations of attributions, if the explanation does not tell.
+        feature_mask: the players, integers that broadcast to an image; they are outlined. Every pixel of a player has
+            the player's value, as Captum gives it; explanations of `dasp.Explainer`, where it is divided among
+            pixels, are added up.
+        overlay: draw over the picture; else beside it. By default over it, but beside it for several methods.
+        limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
+        only_certain: leave out values whose interval of 95 % holds 0.
+        title: above the first panel.
+        ax: the axes to draw on, for one image of one method without its picture beside it.
+
+    Returns:
+        The axes, or an array of axes (rows, panels).
+
+    >>> image(np.eye(4), data=np.ones((4, 4))).get_title()
+    ''
+    """
+    methods = dict(explanation) if isinstance(explanation, Mapping) else {title: explanation}
+    pictures, found = None, {}
+    for name, one in methods.items():
+        maps, own = _read(one, data, std, feature_mask, only_certain=only_certain)
+        found[name], pictures = maps, pictures if own is None else own
+    shape = next(iter(found.values())).values.shape
+    different = [name for name, maps in found.items() if maps.values.shape != shape]
+    if different:
+        raise BadInput(
+            f"attributions of {different[0]!r} have the shape {found[different[0]].values.shape}, not {shape}"
+        )
+    if pictures is not None and pictures.shape[:3] != shape:
+        raise BadInput(f"the pictures have the shape {pictures.shape}, and the attributions {shape}")
+    over = len(methods) == 1 if overlay is None else overlay
+    beside = pictures is not None and not over
+    columns = (["image"] if beside else []) + list(methods)
+    headings = {name: "\n".join(textwrap.wrap(plain(name), 26)) for name in columns}
+    if ax is not None:
+        if shape[0] * len(columns) > 1:
+            raise BadInput(
+                f"{shape[0] * len(columns)} panels do not fit on one ax: leave it out, and they get a figure"
+            )
+        panels = np.array([[ax]])
+    else:
+        aspect = min(max(shape[1] / shape[2], 0.3), 3.0)
+        above = 0.25 + 0.15 * max(heading.count("\n") + 1 for heading in headings.values())
+        size = _INCH * len(columns) + 1.1, (_INCH * aspect + 0.1) * shape[0] + above
+        panels = new_panels(shape[0], len(columns), *size)
+    largest = limit or max(float(np.abs(maps.values).max()) for maps in found.values()) or 1.0
+    outlines = None if feature_mask is None else _outlines(array(feature_mask), shape[1:])
+    for i, row in enumerate(panels):
+        for name, axes in zip(columns, row, strict=True):
+            if pictures is not None and beside and axes is row[0]:
+                _picture(axes, pictures[i])
+            else:
+                _map(axes, found[name].values[i], largest, None if pictures is None or not over else pictures[i])
+                if outlines is not None:
+                    axes.add_collection(LineCollection(outlines, colors="0.25", linewidths=0.5))
+            if i == 0:
+                axes.set_title(headings[name], fontsize=SMALL, parse_math=False)
+            _framed(axes)
+    label = "value" if feature_mask is None else "value of a player"
+    colour_bar(panels, largest, f"{label}, where its interval does not hold 0" if only_certain else label, aspect=25)
+    return panels[0, 0] if panels.size == 1 else panels
+
+
+def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool) -> tuple[_Maps, np.ndarray | None]:
+    """The values of pixels and the pictures, (rows, height, width) and (rows, height, width, channels)."""
+    found = read(given, data=data, std=std)
+    if not 2 <= found.values.ndim <= 4:
+        raise BadInput(
+            f"values of the shape {found.values.shape} are no images: (height, width) is needed, or channels"
+        )
+    if only_certain and found.std is None:
+        raise BadInput("only_certain needs standard deviations, which these attributions have not")
+    shape = found.values.shape
+    one = found.alone or found.data is None or found.data.ndim < 4
+    axis = (2 if found.alone else 3) if found.spread else _channel_axis(shape, one=one)
+    values = _channels_last(found.values, axis)
+    deviations = None if found.std is None else _channels_last(found.std, axis)
+    pictures = found.data
+    if pictures is not None:
+        alike = pictures.shape == shape
+        pictures = _channels_last(pictures, axis if alike else _channel_axis(pictures.shape, one=pictures.ndim == 3))
+    if feature_mask is not None:
+        players = _players(array(feature_mask), values.shape[1:])
+        values = _of_players(values, players, add=found.spread)
+        deviations = None if deviations is None else _of_players(deviations, players, add=found.spread)
+        pixels = _once(values, players)
+        wide = None if deviations is None else np.sqrt(_once(np.square(deviations), players))
+    else:
+        pixels = values.sum(-1)
+        wide = None if deviations is None else np.sqrt(np.square(deviations).sum(-1))
+    uncertain = np.zeros(pixels.shape, bool) if wide is None else (np.abs(pixels) <= INTERVAL * wide) & (wide > 0)
+    return _Maps(np.where(uncertain, 0, pixels) if only_certain else pixels, uncertain), pictures
+
+
+def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
+    """Where the channels of one image or of several are; None if there are none."""
+    first, last = len(shape) - 3, len(shape) - 1
+    if len(shape) == 2:
+        return None
+    if shape[last] in _CHANNELS and shape[first] not in _CHANNELS:
+        return last
+    return first if shape[first] in _CHANNELS and (one or first) else None
+
+
+def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
+    """(rows, height, width, channels) of one image or of several."""
+    if axis is None:
+        return images.reshape(-1, *images.shape[-2:], 1)
+    moved = np.moveaxis(images, axis, -1)
+    return moved if moved.ndim == 4 else moved[None]
+
+
+def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The number of every entry's player, (height, width, channels), from 0."""
+    height, width, channels = shape
+    mask = mask[0] if mask.ndim == 4 else mask
+    if mask.ndim == 3:
+        last = mask.shape[2] in (1, channels) and mask.shape[:2] == (height, width)
+        mask = mask if last else np.moveaxis(mask, 0, 2)
+    else:
+        mask = mask[..., None]
+    try:
+        whole = np.broadcast_to(mask, shape)
+    except ValueError:
+        raise BadInput(f"feature_mask has the shape {mask.shape}, which does not broadcast to {shape}") from None
+    return np.unique(whole, return_inverse=True)[1].reshape(shape)
+
+
+def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.ndarray:
+    """Entries with the value of their player: the mean of its entries, which all have it, or their sum."""
+    flat, numbers = values.reshape(len(values), -1), players.ravel()
+    sums = np.stack([np.bincount(numbers, row) for row in flat])
+    return (sums if add else sums / np.bincount(numbers))[:, numbers].reshape(values.shape)
+
+
+def _once(values: np.ndarray, players: np.ndarray) -> np.ndarray:
+    """The sum over the players of a pixel, each of them once, though it may have several channels."""
+    alike = (players[..., :, None] == players[..., None, :]).sum(-1)
+    return (values / alike).sum(-1)
+
+
+def _outlines(mask: np.ndarray, shape: tuple[int, ...]) -> list[list[tuple[float, float]]]:
+    """Lines between pixels of different players."""
+    channels = mask.shape[0] if mask.ndim == 3 and mask.shape[1:] == shape else mask.shape[2] if mask.ndim == 3 else 1
+    players = _players(mask, (*shape, channels))
+    below = (players[1:] != players[:-1]).any(-1)
+    right = (players[:, 1:] != players[:, :-1]).any(-1)
+    lines = [[(x - 0.5, y + 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(below)]
+    return lines + [[(x + 0.5, y - 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(right)]
+
+
+def _picture(axes: Any, picture: np.ndarray, *, grey: bool = False, palest: float = 0.0) -> None:
+    """Draw a picture whose numbers may be on any scale."""
+    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
+    scaled = (picture - low) / ((high - low) or 1.0)
+    if scaled.shape[2] == 1 or grey:
+        luminance = scaled[..., :3].mean(-1)
+        axes.imshow(palest + (1 - palest) * luminance, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    else:
+        axes.imshow(scaled, interpolation="nearest")
+
+
+def _map(axes: Any, values: np.ndarray, limit: float, picture: np.ndarray | None) -> None:
+    """Draw values as colours; over a picture, the smaller they are the less they cover."""
+    if picture is None:
+        axes.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+        return
+    _picture(axes, picture, grey=True, palest=_PALEST)
+    fractions = np.clip(values / limit, -1, 1)
+    colours = colormaps[DIVERGING](0.5 + 0.5 * np.sign(fractions) * (0.35 + 0.65 * np.abs(fractions)))
+    colours[..., 3] = np.minimum(1, 0.9 * np.sqrt(np.abs(fractions)))
+    axes.imshow(colours, interpolation="nearest")
+
+
+def _framed(axes: Any) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set(color="0.8", linewidth=0.6)

@@ -1,0 +1,189 @@
+"""Raw tables, images and series through `Explainer`, with the players people think in."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from skimage.data import astronaut
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
+
+from dasp import Explainer
+from dasp.errors import BadInput
+from dasp.players import blocks, superpixels, windows, without
+
+
+def people(rows=80):
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "age": draw.normal(50, 10, rows), "city": draw.choice(["Bern", "Basel", "Genf"], rows),
+        "sex": draw.choice(["m", "f"], rows), "pressure": draw.normal(size=rows), "visits": draw.integers(0, 9, rows),
+    })  # fmt: skip
+    label = table.age / 10 * (table.city == "Bern") + table.pressure * (table.sex == "m") + np.sin(table.visits)
+    return table, label
+
+
+def encoder():
+    imputed = make_pipeline(SimpleImputer(), StandardScaler())
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["city", "sex"]),
+        (imputed, ["pressure", "age", "visits"]),
+    )
+
+
+def enumerated(predict, row, background):
+    """Shapley values of the columns of a row by all coalitions of columns: the slow, obvious way."""
+    names = list(row.columns)
+
+    def worth(present):
+        table = background.copy()
+        for name in present:
+            table[name] = row[name].iloc[0]
+        return predict(table).mean(0)
+
+    number, values = len(names), []
+    for name in names:
+        others = [other for other in names if other != name]
+        total = 0.0
+        for size in range(number):
+            weight = math.factorial(size) * math.factorial(number - size - 1) / math.factorial(number)
+            for present in itertools.combinations(others, size):
+                total = total + weight * (worth([*present, name]) - worth(present))
+        values.append(total)
+    return np.array(values)
+
+
+def test_a_pipeline_is_explained_by_its_raw_columns():
+    table, label = people()
+    fitted = make_pipeline(
+        encoder(), MLPRegressor(hidden_layer_sizes=(16,), max_iter=300, random_state=0, tol=1e-2)
+    ).fit(table, label)
+    explanation = Explainer(fitted, background=table[:7])(table[10:12])
+    assert explanation.feature_names == list(table.columns)
+    assert explanation.data[0, 1] == table.city[10]
+    for i in range(2):
+        wanted = enumerated(fitted.predict, table[10 + i : 11 + i], table[:7])
+        np.testing.assert_allclose(explanation.values[i], wanted, atol=1e-9)
+
+
+def test_an_encoder_goes_before_a_module():
+    table, _ = people()
+    front = encoder().fit(table)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2)).double().eval()
+
+    def predict(rows):
+        with torch.no_grad():
+            return model(torch.tensor(front.transform(rows))).numpy()
+
+    explainer = Explainer(model, background=table[:3], encoder=front, output_names=["no", "yes"])
+    explanation = explainer(table[5:6][table.columns[::-1]])  # columns are found by name
+    np.testing.assert_allclose(explanation.values[0], enumerated(predict, table[5:6], table[:3]), atol=1e-9)
+    grouped = Explainer(model, background=table[:3], encoder=front, feature_mask=[0, 0, 1, 1, 1])(table[5:6])
+    assert grouped.values.shape == (1, 2, 2)
+    assert grouped.data[0, 0] == f"{table.age[5]:.4g}, {table.city[5]}"
+    np.testing.assert_allclose(grouped.values.sum(1), explanation.values.sum(1), atol=1e-9)
+
+
+def test_an_encoder_that_mixes_columns_runs_for_every_coalition():
+    table, label = people()
+    mixing = make_column_transformer(
+        (make_pipeline(StandardScaler(), PCA(2)), ["age", "pressure", "visits"]), (OneHotEncoder(), ["sex"])
+    )
+    fitted = make_pipeline(mixing, MLPRegressor(hidden_layer_sizes=(8,), max_iter=300, random_state=0, tol=1e-2)).fit(
+        table, label
+    )
+    explanation = Explainer(fitted, background=table[:4])(table[20:21])
+    wanted = enumerated(fitted.predict, table[20:21], table[:4])
+    np.testing.assert_allclose(explanation.values[0], wanted, atol=1e-9)
+    assert abs(explanation.values[0, 1]) < 1e-12  # the city is dropped
+
+
+def test_an_absent_column_may_be_missing():
+    table, label = people()
+    fitted = make_pipeline(
+        encoder(), MLPClassifier(hidden_layer_sizes=(8,), max_iter=300, random_state=0, tol=1e-2)
+    ).fit(table, label > 2)
+    explainer = Explainer(fitted, baselines="missing")
+    empty = pd.DataFrame([[np.nan] * 5], columns=table.columns, dtype=object)
+    missing = explainer.attribute(table[:1]).base
+    probability = fitted.predict_proba(empty)[0, 1]
+    torch.testing.assert_close(torch.sigmoid(missing).item(), probability)
+    gap = table[:1].assign(pressure=np.nan)  # what is missing in a row is absent
+    assert explainer(gap).values[0, 3] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "say what an absent column is"),
+        ({"baselines": "missing", "background": people()[0]}, "say what an absent column is"),
+        ({"background": people()[0], "feature_mask": [0, 1]}, "takes 5 raw columns"),
+        ({"background": people()[0], "mean": 1.0}, "without mean and std"),
+    ],
+)
+def test_what_does_not_go_with_an_encoder_is_refused(options, message):
+    with pytest.raises(BadInput, match=message):
+        Explainer(nn.Linear(8, 1).eval(), encoder=encoder().fit(people()[0]), **options)
+
+
+def test_a_missing_value_that_stays_missing_is_named():
+    table, _ = people()
+    front = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), (StandardScaler(), ["age"]))
+    with pytest.raises(BadInput, match="a missing value of 'age' stays missing"):
+        Explainer(nn.Linear(4, 1).eval(), encoder=front.fit(table), baselines="missing")
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 2)).eval()
+
+
+def test_normalisation_is_part_of_the_model():
+    model, photos = network(), torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    mean, std = (120.0, 110.0, 100.0), (60.0, 55.0, 50.0)
+    mask = blocks((3, 8, 8), 4)
+    found = Explainer(model, mean=mean, std=std, feature_mask=mask, baselines=128.0).attribute(photos, target=1)
+    scaled = [(x - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1) for x in (photos, 128.0)]
+    wanted = Explainer(model, feature_mask=mask, baselines=scaled[1].expand(3, 8, 8)).attribute(scaled[0], target=1)
+    torch.testing.assert_close(found.values, wanted.values)
+    with pytest.raises(BadInput, match="positive numbers are needed"):
+        Explainer(model, std=0)
+    with pytest.raises(BadInput, match="a number, or one for each channel"):
+        Explainer(model, mean="imagenet")
+
+
+def test_every_image_is_explained_by_superpixels_of_its_own():
+    model, photos = network(), torch.tensor(astronaut()[::16, ::16] / 255).permute(2, 0, 1).float()
+    photos = torch.stack([photos[:, :16, :16], photos[:, 12:28, 8:24]])
+    off = without(photos, "blur:2")
+    explanation = Explainer(model, players="superpixel:6", baselines=off, target=0)(photos)
+    assert explanation.values.shape == (2, 16, 16, 3)
+    for i in range(2):
+        mask = superpixels(photos[i], 6)
+        alone = Explainer(model, feature_mask=mask, baselines=off[i], target=0)(photos[i : i + 1])
+        np.testing.assert_allclose(explanation.values[i], alone.values[0], atol=1e-6)
+    both = Explainer(model, feature_mask=superpixels(photos, 6), baselines=off, target=0)(photos)
+    np.testing.assert_allclose(both.values, explanation.values, atol=1e-6)
+
+
+def test_windows_of_a_series():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(30, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+    series = torch.randn(3, 2, 15)
+    named = Explainer(model, players="window:5")(series)
+    masked = Explainer(model, feature_mask=windows((2, 15), 5))(series)
+    assert named.values.shape == (3, 3)
+    np.testing.assert_allclose(named.values, masked.values)
+    with pytest.raises(BadInput, match="players and feature_mask are both given"):
+        Explainer(model, players="window:5", feature_mask=windows((2, 15), 5))

@@ -1,0 +1,451 @@
+"""Plots for users: what is drawn where, that nothing overlaps, and that nothing else changes."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import sys
+import warnings
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.patches import Polygon
+from matplotlib.text import Text
+
+from dasp import plots
+from dasp.errors import BadInput
+from dasp.evaluation import Result
+from dasp.players import blocks
+from dasp.plots.labels import INTERVAL
+from dasp.plots.style import contrast
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # shap's own
+    import shap
+
+LONG = "mean_concavity_of_all_the_nuclei_in_the_{}_sample_of_the_tissue_${}_1$"
+NAMES = [
+    "age", LONG.format("left", "x"), LONG.format("left", "y"), "a_b_c", "$\\frac{1}{$", "température µ",
+    "שלום עולם", "\u202eright to left\u202c\u200f", "two\nlines", "x" * 200,
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def settled(axes):
+    """The figure of some axes, drawn."""
+    figure = np.ravel(axes)[0].figure
+    figure.draw_without_rendering()
+    return figure
+
+
+def texts(figure):
+    """All texts that are seen."""
+    found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    ticks = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in
+             (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))}  # fmt: skip
+    shown = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_visible() and axes.axison
+             for label in shown_ticks(axis)}  # fmt: skip
+    return [text for text in found if text not in ticks or text in shown]
+
+
+def shown_ticks(axis):
+    low, high = sorted(axis.get_view_interval())
+    edge = 1e-9 * (high - low)
+    return [t.label1 for t in axis.get_major_ticks() if low - edge <= t.get_loc() <= high + edge]
+
+
+def assert_readable(axes):
+    """No text is cut off or overlaps another one."""
+    figure = settled(axes)
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(figure)]
+    for text, box in boxes:
+        assert figure.bbox.x0 - 1 <= box.x0, text
+        assert box.x1 <= figure.bbox.x1 + 1, text
+        assert figure.bbox.y0 - 1 <= box.y0, text
+        assert box.y1 <= figure.bbox.y1 + 1, text
+    for (one, first), (other, second) in itertools.combinations(boxes, 2):
+        assert not first.overlaps(second), (one, other)
+
+
+def test_texts_that_overlap_or_are_cut_off_are_seen():
+    for x in (0.5, -0.5):
+        _, axes = plt.subplots()
+        axes.text(0.5, 0.5, "one")
+        axes.text(x, 0.5, "another")
+        with pytest.raises(AssertionError):
+            assert_readable(axes)
+
+
+def explanation(rows=6, features=4, **options):
+    return shap.Explanation(
+        random(rows, features), np.full(rows, 10.0), random(rows, features, seed=1),
+        error_std=np.full((rows, features), 0.2), feature_names=[f"column {i}" for i in range(features)], **options,
+    )  # fmt: skip
+
+
+IMAGE = random(3, 6, 8)
+DRAWN = {
+    "waterfall": lambda **o: plots.waterfall(explanation()[0], **o),
+    "force": lambda **o: plots.force(explanation()[0], **o),
+    "bar": lambda **o: plots.bar(explanation(), **o),
+    "beeswarm": lambda **o: plots.beeswarm(explanation(), **o),
+    "image": lambda **o: plots.image(torch.tensor(IMAGE), data=np.abs(IMAGE), **o),
+    "text": lambda **o: plots.text([1.0, -2.0], data=["some", "words"], std=[0.1, 2.0], **o),
+    "logo": lambda **o: plots.logo([1.0, -2.0], sequence="AC", std=[0.1, 2.0], **o),
+    "series": lambda **o: plots.series([1.0, -2.0], data=[3.0, 4.0], std=[0.1, 2.0], **o),
+    "interactions": lambda **o: plots.interactions([[0.0, 1.0], [1.0, 0.0]], **o),
+    "calibration": lambda **o: plots.calibration([1.0, 2.0], [1.5, 1.0], std=[0.5, 0.4], **o),
+    "cost": lambda **o: plots.cost({"one": [(1, 2), (3, 1)], "other": [(2, 2)]}, **o),
+}
+
+
+def test_every_plot_is_tried():
+    assert set(DRAWN) | {"text_html"} == set(plots.__all__)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_axes_are_returned_and_nothing_else_changes(name, monkeypatch):
+    monkeypatch.setattr(plt, "show", lambda *_: pytest.fail("it was shown"))
+    before, state = dict(mpl.rcParams), np.random.get_state()[1].copy()  # noqa: NPY002 (that of everybody)
+    assert_readable(DRAWN[name](title="A title with $ and _"))
+    _, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+    number = len(plt.get_fignums())
+    assert DRAWN[name](ax=ax) is ax
+    assert len(plt.get_fignums()) == number
+    assert_readable(ax)
+    assert dict(mpl.rcParams) == before
+    assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
+
+
+def test_other_styles_leave_figures_as_they_are():
+    with mpl.style.context("dark_background"), mpl.rc_context({"text.usetex": False, "font.size": 30}):
+        axes = plots.waterfall([1.0, 2.0], names=["a", "b"])
+        assert mpl.rcParams["font.size"] == 30
+        figure = settled(axes)
+    assert figure.get_facecolor()[:3] == (1, 1, 1)
+    assert min(contrast(text.get_color(), "white") for text in texts(figure)) >= 4.5
+
+
+HARD = {
+    "names": dict(values=random(10), names=NAMES, data=np.array([0.5, 1e-9, 1e12, -3, np.nan, 0, 1, 2, 3, 4])),
+    "texts": dict(values=random(2), names=["a", "b"], data=np.array(["a very long text as data", "$x$"], dtype=object)),
+    "200 features": dict(values=random(200)),
+    "tiny": dict(values=1e-9 * random(5), std=1e-10 * np.ones(5), base=0.0),
+    "huge": dict(values=1e12 * random(5), std=1e11 * np.ones(5), base=-1e15),
+    "negative": dict(values=-np.abs(random(5)), std=np.ones(5), base=3.0),
+    "far base": dict(values=1e-3 * random(5), base=1e3),
+    "zero": dict(values=np.zeros(5), std=np.zeros(5), base=0.0),
+    "one": dict(values=np.ones(1), std=np.ones(1), base=1.0),
+    "no deviations": dict(values=random(5)),
+    "unsure": dict(values=random(12), std=10 * np.ones(12), base=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("plot", [plots.waterfall, plots.force], ids=lambda p: p.__name__)
+def test_labels_of_a_row_are_whole_and_apart(plot, case):
+    given = dict(HARD[case])
+    assert_readable(plot(given.pop("values"), title="A title", **given))
+
+
+@pytest.mark.parametrize("case", ["names", "200 features", "tiny", "zero", "one"])
+@pytest.mark.parametrize("plot", [plots.bar, plots.beeswarm], ids=lambda p: p.__name__)
+def test_labels_of_a_table_are_whole_and_apart(plot, case):
+    given = {name: part for name, part in HARD[case].items() if name != "base"}
+    assert_readable(plot(given.pop("values"), title="A title", **given))
+
+
+def test_names_are_no_formulas_and_stay_different():
+    axes = plots.waterfall(random(10), names=NAMES)
+    settled(axes)
+    labels = axes.get_yticklabels()
+    assert not any(label.get_parse_math() for label in labels)
+    assert len({label.get_text() for label in labels}) == len(NAMES)
+    assert "$\\frac{1}{$" in [label.get_text() for label in labels]
+    assert not any("\u202e" in label.get_text() or "\n" in label.get_text() for label in labels)
+
+
+def test_small_axes_of_a_grid_keep_their_room():
+    figure, panels = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
+    table, std = random(20, 10), np.full((20, 10), 0.3)
+    title = "A rather long title that has to be wrapped"
+    plots.waterfall(table[0], names=NAMES, std=std[0], data=table[0], ax=panels[0, 0], title=title)
+    plots.bar(table, names=NAMES, std=std, ax=panels[0, 1], title=title)
+    plots.beeswarm(table, names=NAMES, std=std, data=table, ax=panels[1, 0])
+    plots.interactions(table[:10] + table[:10].T, names=NAMES, ax=panels[1, 1])
+    assert_readable(panels)
+    assert min(axes.get_position().width for axes in panels.flat) > 0.1
+
+
+def bars_of(axes):
+    """Ends of error bars, (bars, 2)."""
+    segments = [segment for part in axes.containers if isinstance(part, ErrorbarContainer)
+                for lines in part[2] for segment in lines.get_segments()]  # fmt: skip
+    return np.array([segment[:, 0] for segment in segments])
+
+
+@pytest.mark.parametrize("plot", [plots.waterfall, plots.force, plots.bar, plots.beeswarm], ids=lambda p: p.__name__)
+def test_error_bars_are_intervals_of_95_percent(plot):
+    values, std = np.array([4.0, -3.0, 0.2, 1.0]), np.array([0.5, 0.1, 0.3, 0.0])
+    bars = bars_of(plot(values, std=std))
+    lengths = np.sort(bars[:, 1] - bars[:, 0])
+    assert lengths == pytest.approx(np.sort(2 * 1.96 * std[std > 0]))
+
+
+@pytest.mark.parametrize("plot", [plots.waterfall, plots.force, plots.bar], ids=lambda p: p.__name__)
+def test_what_may_be_nothing_is_hatched(plot):
+    std = np.array([0.5, 0.6, 0.4, 0.0])
+    axes = plot([1.0, -1.0, 1.0, 0.5], std=std)  # 1.96 · 0.5 < 1 < 1.96 · 0.6
+    hatched = [patch for patch in axes.patches if patch.get_hatch()]
+    assert len(axes.patches) == 4
+    assert len(hatched) == 1
+    if plot is not plots.force:
+        assert hatched[0].get_width() == pytest.approx(-1)
+    else:
+        assert isinstance(hatched[0], Polygon)
+    assert "the interval holds 0" in axes.get_xlabel().replace("\n", " ")
+
+
+def test_waterfalls_lead_from_the_base_to_the_sum():
+    values = random(30)
+    axes = plots.waterfall(values, std=np.arange(30) / 10, base=5.0, most=6)
+    ends = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches]
+    assert len(ends) == 6
+    assert ends[0][0] == pytest.approx(5)
+    assert all(one[1] == pytest.approx(other[0]) for one, other in itertools.pairwise(ends))
+    assert ends[-1][1] == pytest.approx(5 + values.sum())
+    order = np.argsort(-np.abs(values))
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "25 others",
+        *(f"Feature {i}" for i in order[4::-1]),
+    ]
+    others = order[5:]
+    bar = bars_of(axes)[0]
+    assert ends[0][1] - ends[0][0] == pytest.approx(values[others].sum())
+    assert bar[1] - bar[0] == pytest.approx(2 * INTERVAL * math.sqrt(np.square(others / 10).sum()))
+
+
+def test_an_explanation_and_its_arrays_are_drawn_alike():
+    found = explanation()
+    for plot, given, keywords in ((plots.waterfall, found[0], dict(base=10.0)), (plots.bar, found, {})):
+        plain = plot(given.values, names=given.feature_names, data=given.data, std=given.error_std, **keywords)
+        one, other = ([text.get_text() for text in texts(settled(axes))] for axes in (plot(given), plain))
+        assert one == other
+
+
+def test_bars_have_both_kinds_of_intervals():
+    values, std = random(50, 3), np.full((50, 3), 0.4)
+    axes = plots.bar(values, std=std, most=2)
+    sizes = np.abs(values)
+    first = int(sizes.mean(0).argmax())
+    others = [i for i in range(3) if i != first]
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx(
+        [sizes[:, others].sum(1).mean(), sizes[:, first].mean()]
+    )
+    inner = 1.96 * 0.4 / math.sqrt(50)
+    rows = 1.96 * sizes[:, first].std(ddof=1) / math.sqrt(50)
+    bars = bars_of(axes)[1]
+    assert bars[1] - bars[0] == pytest.approx(2 * math.hypot(inner, rows))
+    thick = [line for line in axes.lines if line.get_linewidth() > 3]
+    assert np.ptp(thick[1].get_xdata()) == pytest.approx(2 * inner)
+    assert np.ptp(thick[0].get_xdata()) == pytest.approx(2 * inner * math.sqrt(2))
+    assert isinstance(axes.containers[0], BarContainer)
+
+
+def test_swarms_have_a_dot_for_every_row_and_hollow_ones_where_unsure():
+    values, std = random(40, 3), np.full((40, 3), 0.4)
+    axes = plots.beeswarm(values, data=random(40, 3, seed=2), std=std)
+    dots = [part for part in axes.collections if isinstance(part, PathCollection)]
+    order = np.argsort(np.abs(values).mean(0))  # from below
+    for i, (sure, unsure) in zip(order, zip(dots[::2], dots[1::2], strict=True), strict=True):
+        uncertain = np.abs(values[:, i]) <= 1.96 * 0.4
+        assert np.sort(np.asarray(unsure.get_offsets())[:, 0]) == pytest.approx(np.sort(values[uncertain, i]))
+        assert np.sort(np.asarray(sure.get_offsets())[:, 0]) == pytest.approx(np.sort(values[~uncertain, i]))
+        both = np.concatenate([np.asarray(part.get_offsets()) for part in (sure, unsure)])
+        assert len({tuple(place) for place in both.round(9).tolist()}) == 40
+
+
+def test_images_have_one_scale_around_zero():
+    values = random(2, 1, 4, 5)
+    panels = plots.image({"a": values, "b": 3 * values}, data=np.abs(values))
+    settled(panels)
+    assert panels.shape == (2, 3)
+    limits = {axes.images[0].get_clim() for axes in panels[:, 1:].flat}
+    top = 3 * np.abs(values).max()
+    assert limits == {(-top, top)}
+    assert np.array_equal(panels[1, 2].images[0].get_array(), 3 * values[1, 0])
+    assert [axes.get_title() for axes in panels[0]] == ["image", "a", "b"]
+
+
+def test_players_of_images_are_outlined_and_have_their_value():
+    mask = blocks((3, 4, 6), 2)
+    values = torch.arange(6.0)[mask]  # as Captum gives them
+    axes = plots.image(values, feature_mask=mask, overlay=False)
+    assert np.array_equal(axes.images[0].get_array(), values[0])
+    (outlines,) = (part for part in axes.collections if isinstance(part, LineCollection))
+    assert len(outlines.get_segments()) == 6 + 2 * 4  # one line across, two down
+    spread = np.moveaxis(values.numpy(), 0, 2) / 12  # as an explanation has them: 4 pixels of 3 channels
+    given = shap.Explanation(spread[None], np.zeros(1), np.ones((1, 4, 6, 3)), error_std=spread[None] / 1.9)
+    axes = plots.image(given[0], feature_mask=mask, only_certain=True)
+    assert_readable(axes)
+    shown = axes.images[1].get_array()  # colours over the picture, of which the largest is opaque
+    assert shown[..., 3].max() == 0  # 1.96 σ > |value| everywhere
+    by_channel = blocks((3, 4, 6), 2, by_channel=True)
+    axes = plots.image(torch.arange(18.0)[by_channel], feature_mask=by_channel, overlay=False)
+    assert axes.images[0].get_array()[0, 0] == 0 + 6 + 12
+
+
+def test_texts_break_into_lines_that_do_not_overlap():
+    words = ["word", "<b>", "$x$", "a_b", "שלום", "much longer than the others"] * 12
+    axes = plots.text(random(72), data=words, std=np.full(72, 0.3), title="Some words")
+    assert_readable(axes)
+    assert [text.get_text() for text in axes.texts] == words
+    frames = [text.get_bbox_patch().get_edgecolor()[3] > 0 for text in axes.texts]
+    assert frames == (np.abs(random(72)) <= 1.96 * 0.3).tolist()
+    pieces = plots.text([1.0, 1.0, -1.0], data=["un", "believ", "able text"]).texts
+    ends = [text.get_bbox_patch().get_window_extent() for text in pieces]
+    assert ends[0].x1 < ends[1].x0 + 8
+
+
+def test_text_in_html_is_escaped():
+    made = plots.text_html([1.0, -2.0], data=["<script>", '"&'], std=[0.1, 3.0])
+    assert "<script>" not in made
+    assert "&lt;script&gt;" in made
+    assert "&quot;&amp;" in made
+    assert made.count("dashed") == made.count("uncertain") == 1
+    ragged = np.empty(2, dtype=object)
+    ragged[:] = [np.array([1.0]), np.array([1.0, 2.0])]
+    pieces = np.empty(2, dtype=object)
+    pieces[:] = [np.array(["a"], dtype=object), np.array(["b ", "c"], dtype=object)]
+    assert plots.text_html(shap.Explanation(ragged, np.zeros(2), pieces)).count("<p ") == 2
+
+
+def test_letters_of_a_logo_come_from_the_encoding():
+    sequence = "GATTACA"
+    hot = np.eye(4)[["ACGT".index(letter) for letter in sequence]]
+    values, std = random(7), np.full(7, 0.3)
+    axes = plots.logo(hot.T * values, data=hot.T, std=hot.T * std)
+    assert bars_of_heights(axes) == pytest.approx(2 * 1.96 * std)
+    letters = [part for part in axes.collections if isinstance(part, PathCollection)]
+    boxes = [path.get_extents() for part in letters for path in part.get_paths()]
+    heights = sorted((box.x0, box.y0 if abs(box.y0) > abs(box.y1) else box.y1) for box in boxes)
+    assert [height for _, height in heights] == pytest.approx(values)
+    lines = plots.logo(random(250), sequence="ACGTT" * 50, highlighted=[(95, 10, "a motif")])
+    assert len(lines) == 3
+    assert_readable(lines)
+
+
+def bars_of_heights(axes):
+    (part,) = (part for part in axes.containers if isinstance(part, ErrorbarContainer))
+    return [segment[1, 1] - segment[0, 1] for segment in part[2][0].get_segments()]
+
+
+def test_windows_of_a_series_are_shaded_once():
+    values, std, mask = [1.0, -2.0, 0.5, 0.0], [0.1, 0.1, 1.0, 0.0], [[0, 0, 1, 1, 1, 1], [2, 2, 2, 3, 3, 3]]
+    panels = plots.series(values, data=random(2, 6), feature_mask=mask, std=std, names=["one", "other $"])
+    assert_readable(panels)
+    spans = [[(patch.get_x(), patch.get_width(), bool(patch.get_hatch())) for patch in axes.patches] for axes in panels]
+    assert spans == [[(-0.5, 2, False), (1.5, 4, False)], [(-0.5, 3, True), (2.5, 3, False)]]
+
+
+def test_interactions_of_many_players_are_those_of_the_largest():
+    pairs = random(2, 9, 9)
+    pairs = pairs + pairs.transpose(0, 2, 1)
+    axes = plots.interactions(pairs, most=4, names=[f"a rather long name of player {i}" for i in range(9)])
+    assert_readable(axes)
+    mean = pairs.mean(0)
+    largest = np.sort(np.argsort(-np.abs(mean).sum(1))[:4])
+    assert np.allclose(axes.images[0].get_array(), mean[np.ix_(largest, largest)])
+    assert "5 other players" in axes.get_xlabel()
+    small = plots.interactions(1e3 * mean[:4, :4])
+    assert_readable(small)
+    background = {
+        text.get_position(): small.images[0].to_rgba(small.images[0].get_array())[text.get_position()[::-1]]
+        for text in small.texts
+    }
+    assert len(background) == 12
+    assert all(contrast(text.get_color(), background[text.get_position()][:3]) >= 4.5 for text in small.texts)
+
+
+def test_calibration_tells_how_many_intervals_hold_the_truth():
+    truth, std = random(400), np.exp(random(400, seed=1))
+    error = std * random(400, seed=2)
+    axes = plots.calibration(truth + error, truth, std=std)
+    assert_readable(axes)
+    held = 100 * (np.abs(error) <= 1.96 * std).mean()
+    assert f"{held:.3g} % of 400 values" in " ".join(axes.get_xlabel().split())
+    (line,) = (line for line in axes.lines if line.get_label() == "root mean square")
+    assert len(line.get_xdata()) == 10
+    first = np.argsort(std)[:40]
+    assert line.get_xdata()[0] == pytest.approx(math.sqrt(np.square(std[first]).mean()))
+    assert line.get_ydata()[0] == pytest.approx(math.sqrt(np.square(error[first]).mean()))
+
+
+def test_costs_are_those_of_the_results():
+    results = [Result("DASP", n, n, n, n / 1000, 1 / n, 0.0, 1.0, 0.0) for n in (100, 10)]
+    results += [Result("Exact", None, 1024, 1024, 1.0, 0.0, 0.0, 1.0, 0.0)]
+    for by, costs in (("evaluations", [10, 100]), ("seconds", [0.01, 0.1])):
+        axes = plots.cost(results, by=by, standard_error=0.02)
+        assert_readable(axes)
+        lines = {line.get_label(): line for line in axes.lines}
+        assert list(lines["DASP"].get_xdata()) == costs
+        assert list(lines["DASP"].get_ydata()) == [0.1, 0.01]
+        assert lines["Exact"].get_ydata()[0] == axes.get_ylim()[0]
+    styles = [(line.get_color(), line.get_marker()) for line in plots.cost({str(i): [(1, 1)] for i in range(12)}).lines]
+    assert len(set(styles)) == 12
+
+
+REFUSED = {
+    "choose one, as by explanation\\[0\\]": lambda: plots.waterfall(random(2, 3)),
+    "of 2 outputs \\(a, b\\): choose one, as by explanation\\[:, :, 'a'\\]": lambda: plots.bar(
+        shap.Explanation(random(3, 4, 2), np.zeros((3, 2)), random(3, 4), output_names=["a", "b"])
+    ),
+    "NaN": lambda: plots.bar([[1.0, np.nan]]),
+    "no values": lambda: plots.bar(np.zeros((0, 3))),
+    "std has the shape": lambda: plots.bar(random(2, 3), std=random(3)),
+    "std has negative": lambda: plots.bar(random(3), std=[-1.0, 1, 1]),
+    "2 names for 3": lambda: plots.bar(random(3), names=["a", "b"]),
+    "data has the shape": lambda: plots.bar(random(3), data=[1.0]),
+    "are not a table": lambda: plots.bar(random(2, 3, 4)),
+    "are no images": lambda: plots.image(random(3)),
+    "do not fit on one ax": lambda: plots.image(random(2, 1, 4, 4), ax=plt.figure().subplots()),
+    "does not broadcast": lambda: plots.image(random(4, 4), feature_mask=np.zeros((3, 3))),
+    "only_certain needs": lambda: plots.image(random(4, 4), only_certain=True),
+    "needs its numbers": lambda: plots.series(random(4)),
+    "3 values for 2 players and 4 entries": lambda: plots.series(random(3), data=random(4), feature_mask=[0, 0, 1, 1]),
+    "which letters": lambda: plots.logo(random(4)),
+    "not those of all pairs": lambda: plots.interactions(random(3, 4)),
+    "which errors are stated": lambda: plots.calibration(random(3), random(3)),
+    "by is 'money'": lambda: plots.cost({"a": [(1, 1)]}, by="money"),
+    "no pieces of text": lambda: plots.text(random(3), data=random(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_drawn_is_refused_in_one_line(message):
+    with pytest.raises(BadInput, match=message) as caught:
+        REFUSED[message]()
+    assert "\n" not in str(caught.value)
+
+
+def test_matplotlib_is_asked_for(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("dasp.plots")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"dasp.plots needs matplotlib: pip install 'torch-dasp\[plots\]'"):
+        importlib.import_module("dasp.plots")
