@@ -139,6 +139,12 @@ def test_tokens_that_share_a_player_are_mixed() -> None:
     assert 2e-3 < error(seeded(Sharp), EACH // 2) < 0.4
 
 
+def test_logits_too_far_apart_to_integrate_are_mixed() -> None:
+    model = seeded(Sharp)
+    model.project.weight.data *= 5
+    assert 2e-3 < error(model, EACH) < 1
+
+
 def test_layers_after_attention_are_near() -> None:
     assert error(seeded(lambda: Encoder(norm_first=True)), EACH) < 1e-2
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from dasp.propagation.apart import Apart, deviation
 from dasp.propagation.gaussian import Gaussian
 
-_STEP, _BELOW, _ABOVE, _DEEPEST = 1.0, 6.5, 3.0, 8.0  # of u
+_STEP, _BELOW, _ABOVE, _DEEPEST = 1.0, 6.5, 3.0, 60.0  # of u
 _MOST_KEYS = 64
 
 
@@ -45,7 +45,7 @@ def token_attention(
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Apart | None:  # fmt: skip
     """softmax(q·kᵀ·scale + mask)·v; see the module's docstring. None where its assumptions do not hold: queries, keys
-    and values kept apart, each key with a player of its own, and not too many of them."""
+    and values kept apart, each key with a player of its own, and neither too many of them nor logits too far apart."""
     if enable_gqa or not all(isinstance(x, Apart) for x in (query, key, value)) or isinstance(attn_mask, Apart):
         return None
     asking, asked, told = map(_owners, (query, key, value))
@@ -62,7 +62,10 @@ def token_attention(
         return None
     scale = 1 / math.sqrt(query.on.mean.shape[-1]) if scale is None else scale
     own = (asking[:, None] == asked) & (asked >= 0)
-    result = _Attention(query, key, value, own, mask, scale).result()
+    attention = _Attention(query, key, value, own, mask, scale)
+    if attention.depth > _DEEPEST:
+        return None
+    result = attention.result()
     off, on = (Gaussian(result.mean[s], result.variance[s], result.factors[:, s]) for s in (0, 1))  # type: ignore[index]
     players = query.players[..., :1].expand((*query.players.shape[:-1], result.mean.shape[-1]))
     return Apart(on, off, players, query.probabilities)
@@ -103,7 +106,9 @@ class _Attention:
             logits = logits + mask
         same = torch.stack([logits[0, 0], logits[1, 1]])
         self.asking = asking
-        self.logits = torch.where(self.own, same[:, None], logits)
+        logits = torch.where(self.own, same[:, None], logits)
+        self.logits = logits - logits.detach().amax((1, -1), keepdim=True)
+        self.depth = -float(self.logits.detach().amin(1).amax(-1).min())  # below the largest, in the worst of states
 
     def _valued(self, weights: Tensor) -> Tensor:
         """Σ_j weight_ij v_j for weights (x, y, …, i, j, λ), given the states of both: (x, …, i, λ, d)."""
@@ -120,11 +125,9 @@ class _Attention:
 
     def result(self) -> Gaussian:
         """Off and on of the result."""
-        logits = self.logits
-        largest = logits.detach().amax((1, -1), keepdim=True)
-        e = (logits - largest).exp()
-        least = float((logits - largest).detach().amin(1).amax(-1).min().clamp(min=-_DEEPEST))
-        u = torch.arange(-math.log(e.shape[-1]) - _BELOW, _ABOVE - least, _STEP, dtype=e.dtype, device=e.device)
+        e = self.logits.exp()
+        start, end = -math.log(e.shape[-1]) - _BELOW, _ABOVE + self.depth
+        u = torch.arange(start, end, _STEP, dtype=e.dtype, device=e.device)
         rate = u.exp()
         decay = -e.unsqueeze(-1) * rate  # (x, y, …, i, j, λ)
         prob = torch.stack([1 - self.chance, self.chance])[..., None, :]  # (y, …, 1, j)
