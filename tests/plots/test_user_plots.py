@@ -181,7 +181,7 @@ def test_names_are_no_formulas_and_stay_different():
 
 
 def test_small_axes_of_a_grid_keep_their_room():
-    figure, panels = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
+    _, panels = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
     table, std = random(20, 10), np.full((20, 10), 0.3)
     title = "A rather long title that has to be wrapped"
     plots.waterfall(table[0], names=NAMES, std=std[0], data=table[0], ax=panels[0, 0], title=title)
@@ -190,6 +190,13 @@ def test_small_axes_of_a_grid_keep_their_room():
     plots.interactions(table[:10] + table[:10].T, names=NAMES, ax=panels[1, 1])
     assert_readable(panels)
     assert min(axes.get_position().width for axes in panels.flat) > 0.1
+
+
+@pytest.mark.parametrize("plot", [plots.waterfall, plots.force, plots.bar, plots.beeswarm], ids=lambda p: p.__name__)
+def test_small_axes_have_fewer_lines(plot):
+    _, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+    assert_readable(plot(random(40), std=np.ones(40), ax=axes))
+    assert any("others" in text.get_text() for text in texts(axes.figure))
 
 
 def bars_of(axes):
@@ -422,6 +429,7 @@ REFUSED = {
     "2 names for 3": lambda: plots.bar(random(3), names=["a", "b"]),
     "data has the shape": lambda: plots.bar(random(3), data=[1.0]),
     "are not a table": lambda: plots.bar(random(2, 3, 4)),
+    "the dict is empty": lambda: plots.image({}),
     "are no images": lambda: plots.image(random(3)),
     "do not fit on one ax": lambda: plots.image(random(2, 1, 4, 4), ax=plt.figure().subplots()),
     "does not broadcast": lambda: plots.image(random(4, 4), feature_mask=np.zeros((3, 3))),

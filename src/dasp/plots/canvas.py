@@ -18,9 +18,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
 from dasp.plots.labels import number, plain
-from dasp.plots.style import DIVERGING, SMALL, TEXT, shade
+from dasp.plots.style import BLACK, DIVERGING, SMALL, TEXT, shade
 
-__all__ = ["colour_bar", "drawing", "labelled", "names_width", "new_axes", "new_panels", "png", "points"]
+__all__ = [
+    "beside", "colour_bar", "drawing", "labelled", "lines_that_fit", "names_width", "new_axes", "new_panels", "png",
+    "points",
+]  # fmt: skip
 
 _KEPT = ("font.family", "font.sans-serif", "font.serif", "font.monospace", "figure.dpi")
 _Arguments = ParamSpec("_Arguments")
@@ -72,17 +75,32 @@ def names_width(axes: Any) -> float:
     return min(190.0, 0.4 * points(axes)[0])
 
 
+def lines_that_fit(ax: Any, most: int) -> int:
+    """How many lines of text find room beside axes that were given, of which labels below and above take a third; on a
+    new figure, all do."""
+    return most if ax is None else max(2, min(most, int(0.67 * points(ax)[1] / (1.4 * TEXT))))
+
+
+def beside(axes: Any, place: float, text: str) -> None:
+    """Write on the right of axes, on a line of theirs."""
+    axes.annotate(
+        text, (1, place), (4, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
+        fontsize=SMALL, color=BLACK, annotation_clip=False,
+    )  # fmt: skip
+
+
 def labelled(axes: Any, *, title: str = "", below: str = "", note: str = "") -> None:
     """Write a title, and below the axes what they show and how to read them.
 
-    Both take little more than half of the width that the axes have before names take their room. Layouts leave room for their height alone.
+    Both take little more than half of the width that the axes have before names take their room: layouts leave room
+    for their height alone.
     """
-    half = 0.6 * points(axes)[0]
+    width = 0.6 * points(axes)[0]
     if title:
-        lines = textwrap.wrap(plain(title), max(10, int(half / 6.5)))
+        lines = textwrap.wrap(plain(title), max(10, int(width / 6.5)))
         axes.set_title("\n".join(lines), fontsize=TEXT, fontweight="bold", loc="left", parse_math=False)
     parts = [plain(part).replace(" %", "\u00a0%") for part in (below, note)]  # a number stays with its unit
-    lines = [line for part in parts for line in textwrap.wrap(part, max(16, int(half / 4.6)))]
+    lines = [line for part in parts for line in textwrap.wrap(part, max(16, int(width / 4.6)))]
     if lines:
         axes.set_xlabel("\n".join(lines), fontsize=SMALL, linespacing=1.35, parse_math=False)
 

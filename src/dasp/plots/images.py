@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,6 @@ __all__ = ["image"]
 _CHANNELS = (1, 3, 4)
 _INCH = 2.2  # of a panel
 _PALEST = 0.45  # of the picture below an overlay
-
-
-@dataclass(frozen=True)
-class _Maps:
-    """The values of pixels (rows, height, width), and where their intervals hold 0."""
-
-    values: np.ndarray
-    uncertain: np.ndarray
 
 
 @drawing
@@ -62,7 +53,7 @@ def image(
         overlay: draw over the picture; else beside it. By default over it, but beside it for several methods.
         limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
         only_certain: leave out values whose interval of 95 % holds 0.
-        title: above the first panel.
+        title: above the panel of one method; those of a dict have their names there.
         ax: the axes to draw on, for one image of one method without its picture beside it.
 
     Returns:
@@ -72,16 +63,16 @@ def image(
     ''
     """
     methods = dict(explanation) if isinstance(explanation, Mapping) else {title: explanation}
+    if not methods:
+        raise BadInput("there are no attributions to draw: the dict is empty")
     pictures, found = None, {}
     for name, one in methods.items():
         maps, own = _read(one, data, std, feature_mask, only_certain=only_certain)
         found[name], pictures = maps, pictures if own is None else own
-    shape = next(iter(found.values())).values.shape
-    different = [name for name, maps in found.items() if maps.values.shape != shape]
+    shape = next(iter(found.values())).shape
+    different = [name for name, maps in found.items() if maps.shape != shape]
     if different:
-        raise BadInput(
-            f"attributions of {different[0]!r} have the shape {found[different[0]].values.shape}, not {shape}"
-        )
+        raise BadInput(f"attributions of {different[0]!r} have the shape {found[different[0]].shape}, not {shape}")
     if pictures is not None and pictures.shape[:3] != shape:
         raise BadInput(f"the pictures have the shape {pictures.shape}, and the attributions {shape}")
     over = len(methods) == 1 if overlay is None else overlay
@@ -99,14 +90,14 @@ def image(
         above = 0.25 + 0.15 * max(heading.count("\n") + 1 for heading in headings.values())
         size = _INCH * len(columns) + 1.1, (_INCH * aspect + 0.1) * shape[0] + above
         panels = new_panels(shape[0], len(columns), *size)
-    largest = limit or max(float(np.abs(maps.values).max()) for maps in found.values()) or 1.0
+    largest = limit or max(float(np.abs(maps).max()) for maps in found.values()) or 1.0
     outlines = None if feature_mask is None else _outlines(array(feature_mask), shape[1:])
     for i, row in enumerate(panels):
         for name, axes in zip(columns, row, strict=True):
             if pictures is not None and beside and axes is row[0]:
                 _picture(axes, pictures[i])
             else:
-                _map(axes, found[name].values[i], largest, None if pictures is None or not over else pictures[i])
+                _map(axes, found[name][i], largest, None if pictures is None or not over else pictures[i])
                 if outlines is not None:
                     axes.add_collection(LineCollection(outlines, colors="0.25", linewidths=0.5))
             if i == 0:
@@ -117,7 +108,9 @@ def image(
     return panels[0, 0] if panels.size == 1 else panels
 
 
-def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool) -> tuple[_Maps, np.ndarray | None]:
+def _read(
+    given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The values of pixels and the pictures, (rows, height, width) and (rows, height, width, channels)."""
     found = read(given, data=data, std=std)
     if not 2 <= found.values.ndim <= 4:
@@ -144,8 +137,9 @@ def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: b
     else:
         pixels = values.sum(-1)
         wide = None if deviations is None else np.sqrt(np.square(deviations).sum(-1))
-    uncertain = np.zeros(pixels.shape, bool) if wide is None else (np.abs(pixels) <= INTERVAL * wide) & (wide > 0)
-    return _Maps(np.where(uncertain, 0, pixels) if only_certain else pixels, uncertain), pictures
+    if only_certain and wide is not None:
+        pixels = np.where(np.abs(pixels) <= INTERVAL * wide, 0, pixels)
+    return pixels, pictures
 
 
 def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from dasp.plots.canvas import drawing, labelled, names_width, new_axes
+from dasp.plots.canvas import beside, drawing, labelled, lines_that_fit, names_width, new_axes
 from dasp.plots.given import Given, read_row
 from dasp.plots.labels import number, numbers_of
 from dasp.plots.parts import Part, faces, largest, lumped, parts_of
-from dasp.plots.style import BLACK, DARK, GREY, LIGHT, SMALL, TEXT, tidy
+from dasp.plots.style import BLACK, DARK, GREY, LIGHT, TEXT, tidy
 
 __all__ = ["marks_of", "notes", "waterfall"]
 
@@ -47,7 +47,7 @@ def waterfall(
     ['income', 'age']
     """
     found = read_row(explanation, names=names, data=data, std=std, base=base, output=output)
-    named, others = largest(found.values, most)
+    named, others = largest(found.values, lines_that_fit(ax, most + 2) - 2)
     axes = new_axes(ax, _WIDTH, 1.6 + _LINE * (len(named) + bool(len(others)) + 1))
     parts = parts_of(found, named, names_width(axes)) + ([lumped(found, others)] if len(others) else [])
     parts.reverse()  # the smallest first, at the bottom
@@ -92,10 +92,7 @@ def _values(axes: Any, parts: list[Part]) -> None:
     axes.set_yticks(range(len(parts)), [part.label for part in parts], fontsize=TEXT, parse_math=False)
     axes.tick_params(axis="y", length=0)
     for place, part in enumerate(parts):
-        axes.annotate(
-            part.text, (1, place), (4, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
-            fontsize=SMALL, color=BLACK, annotation_clip=False,
-        )  # fmt: skip
+        beside(axes, place, part.text)
 
 
 def _marks(axes: Any, places: tuple[float, float], texts: tuple[str, str], lines: int) -> None:

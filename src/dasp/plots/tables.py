@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.ticker import MaxNLocator
 
-from dasp.plots.canvas import drawing, labelled, names_width, new_axes
+from dasp.plots.canvas import beside, drawing, labelled, lines_that_fit, names_width, new_axes
 from dasp.plots.given import Given, read_table
 from dasp.plots.labels import INTERVAL, fitted_all, numbers_of
 from dasp.plots.parts import Part, faces, largest
@@ -58,7 +58,7 @@ def bar(
     found = read_table(explanation, names=names, data=data, std=std, output=output)
     rows = len(found.values)
     signed = found.values if rows == 1 else np.abs(found.values)
-    shown, others = largest(signed.mean(0), most)
+    shown, others = largest(signed.mean(0), lines_that_fit(ax, most))
     groups = [[i] for i in shown] + ([list(others)] if len(others) else [])
     axes = new_axes(ax, _WIDTH, 1.5 + _LINE * len(groups))
     labels = fitted_all([found.names[i] for i in shown], names_width(axes), TEXT)
@@ -82,7 +82,7 @@ def bar(
                 zorder=4,
             )
         hatched |= part.uncertain
-        _right(axes, place, part.text if rows == 1 else part.text.removeprefix("+"))
+        beside(axes, place, part.text if rows == 1 else part.text.removeprefix("+"))
     _lines(axes, labels[::-1])
     axes.axvline(0, color=BLACK, linewidth=0.8, zorder=3)
     axes.margins(x=0.05)
@@ -143,13 +143,6 @@ def _lines(axes: Any, labels: list[str]) -> None:
     axes.grid(axis="x", color=LIGHT, linewidth=0.6)
 
 
-def _right(axes: Any, place: float, text: str) -> None:
-    axes.annotate(
-        text, (1, place), (4, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
-        fontsize=SMALL, color=BLACK, annotation_clip=False,
-    )  # fmt: skip
-
-
 @drawing
 def beeswarm(
     explanation: Any,
@@ -180,7 +173,7 @@ def beeswarm(
     ['income', 'age']
     """
     found = read_table(explanation, names=names, data=data, std=std, output=output)
-    shown, others = largest(np.abs(found.values).mean(0), most)
+    shown, others = largest(np.abs(found.values).mean(0), lines_that_fit(ax, most))
     groups = [[i] for i in shown] + ([list(others)] if len(others) else [])
     axes = new_axes(ax, _WIDTH + 0.5, 1.4 + _SWARM_LINE * len(groups))
     labels = fitted_all([found.names[i] for i in shown], names_width(axes), TEXT)
