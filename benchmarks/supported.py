@@ -26,8 +26,8 @@ _HALF = 0.5  # of the error of integrated gradients: what propagation is worth i
 
 _FAMILIES = {
     "moved": "These only move entries: exact.",
-    "affine": "Exact in mean and variance, with correlations as far as factors keep them; a product of two random "
-    "matrices is as in arithmetic.",
+    "affine": "Exact in mean and variance, with correlations as far as factors keep them.",
+    "indexing": "Entries are put or added at constant places: exact.",
     "apart": "These are exact as long as every entry depends on one player, and refused once players are mixed.",
     "activations": "Moments of a Gaussian, in closed form for ReLU and its kin, else by quadrature.",
     "piecewise": "Moments of a Gaussian, in closed form.",
@@ -35,7 +35,12 @@ _FAMILIES = {
     "what they act on as log-normal.",
     "maximum": "Exact for two Gaussians (Clark's moments); more are taken in pairs, which is approximate.",
     "normalization": "The sum of squares has exact moments; what is divided by its root is expanded around them.",
+    "products": "Exact if one argument is random; of two, the mean is exact, and the variance for Gaussians.",
+    "conditions": "A condition is 1 with the probability that a Gaussian meets it; a choice by it has the exact mean "
+    "if all is normal.",
     "softmax": "Quadrature over the log-odds of each entry, which are exact for two entries and linearised for more.",
+    "attention": "A product, a softmax and a product, by their own rules; exact where only the values are random.",
+    "recurrent": "Step by step, by the rules of its operations; a step of one player is taken with it on and off.",
 }
 
 _MADE = """Any model that `torch.export` can trace and whose operations have rules. This page is made by a program
@@ -181,12 +186,11 @@ def family(rule: Rule) -> str:
     """What kind of rule it is, or the file it is in."""
     if rule.moves:
         return "moved"
-    if rule.linear is not None:
-        return "affine"
     if rule.gaussian is None:
         return "apart"
     function = rule.gaussian.func if isinstance(rule.gaussian, partial) else rule.gaussian
-    return str(function.__module__).rsplit(".", 1)[-1]
+    file = str(function.__module__).rsplit(".", 1)[-1]
+    return "affine" if file == "registry" else file  # where `affine` makes them; rules with two sides have their own
 
 
 def _statement(name: str) -> str:

@@ -13,7 +13,6 @@ from dasp.propagation.coalitions import bernoulli
 from modern import ZOO
 
 NETWORKS = {exhibit.name: exhibit for exhibit in ZOO if "pixels" not in exhibit.name}  # those have the same networks
-RECURRENT = "ignore:The tensor attributes self.body._flat_weights:UserWarning"  # torch's own, of its own modules
 
 
 def asked(exhibit, model, rows):
@@ -21,7 +20,6 @@ def asked(exhibit, model, rows):
     return Request.of(model, Arguments(task.rows(rows), task.baseline, exhibit.target, feature_mask=task.mask))
 
 
-@pytest.mark.filterwarnings(RECURRENT)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_certain_coalitions_are_exact_and_the_values_add_up(name):
     model = NETWORKS[name].built(layers=1)
