@@ -3,10 +3,11 @@ to lift a network?
 
     python benchmarks/architectures.py [NETWORK …]
 
-Without names it writes what it found to benchmarks/architectures.json, and the page docs/supported.md from that
-(`benchmarks/supported.py`). Trained networks and true values are kept in results/cache. Truth is exact, or sampled for
-pixels, whose standard error is taken off. Errors are RMSE relative to the rms of a row's true values, the median over
-rows. Times are processor seconds of one thread for all rows at once, the least of several calls after a first one.
+It writes what it found to benchmarks/architectures.json, beside what is there of networks that were not named, and the
+page docs/supported.md from that (`benchmarks/supported.py`). Trained networks and true values are kept in
+results/cache. Truth is exact, or sampled for pixels, whose standard error is taken off. Errors are RMSE relative to the
+rms of a row's true values, the median over rows. Times are processor seconds of one thread for all rows at once, the
+least of several calls after a first one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -109,7 +110,7 @@ class Case:
         for budget in budgets:
             if option == "max_evaluations" and budget >= 2 * 2**self.request.players:
                 break
-            seconds, estimate = timed(partial(estimated, method, self.request, **{option: budget}), _SLACK * allowed)
+            seconds, estimate = timed(partial(estimated, method, self.request, **{option: budget}))
             if found is not None and seconds > _SLACK * allowed:
                 break
             found = self.figure(estimate.values[0], seconds, budget=budget)
@@ -133,13 +134,9 @@ def _truth(model: nn.Module, request: Request) -> dict[str, Tensor]:
     return {"values": estimate.values[0].T.double(), "deviation": estimate.std[0].T.double()}
 
 
-def timed(function: Callable[[], Any], most: float = float("inf")) -> tuple[float, Any]:
-    """The least processor time of some calls after a first one, and the last result; one call is enough if that took
-    much more than `most`."""
-    start = time.process_time()
-    result = function()
-    if time.process_time() - start > 4 * most:
-        return time.process_time() - start, result
+def timed(function: Callable[[], Any]) -> tuple[float, Any]:
+    """The least processor time of some calls after a first one, and the last result."""
+    function()
     times: list[float] = []
     while not times or (len(times) < _REPEATS and sum(times) < _ENOUGH):
         start = time.process_time()
@@ -199,23 +196,30 @@ def lifting(name: str, make: Callable[[], tuple[nn.Module, Tensor, Tensor]]) -> 
             "first": seconds[0], "later": seconds[1]}  # fmt: skip
 
 
+def _beside(name: str, found: list[dict[str, Any]], order: Iterable[str]) -> list[dict[str, Any]]:
+    """What was found now beside what was found before, in order."""
+    before = supported.figures()[name] if supported.FIGURES.exists() else []
+    known = {entry["name"]: entry for entry in [*before, *found]}
+    return [known[name] for name in order if name in known]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    chosen, start = sys.argv[1:], time.perf_counter()
-    networks, lifted = [], []
-    for exhibit in ZOO:
-        if not chosen or exhibit.name in chosen:
-            networks.append(measured(exhibit))
+    zoo = {exhibit.name: exhibit for exhibit in ZOO}
+    chosen = sys.argv[1:] or [*zoo, *LARGE]
+    networks, lifted, start = [], [], time.process_time()
+    for name in chosen:
+        if name in zoo:
+            networks.append(measured(zoo[name]))
             print(supported.line(networks[-1]), flush=True)
-    for name, make in LARGE.items():
-        if not chosen or name in chosen:
-            lifted.append(lifting(name, make))
-            print(json.dumps(lifted[-1]), flush=True)
-    print(f"{time.perf_counter() - start:.0f} s")
-    if not chosen:
-        supported.FIGURES.write_text(json.dumps({"networks": networks, "lifting": lifted}, indent=1) + "\n")
-        supported.PAGE.write_text(supported.page())
+        else:
+            lifted.append(lifting(name, LARGE[name]))
+            print(json.dumps(lifted[-1], ensure_ascii=False), flush=True)
+    print(f"{time.process_time() - start:.0f} s")
+    figures = {"networks": _beside("networks", networks, zoo), "lifting": _beside("lifting", lifted, LARGE)}
+    supported.FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    supported.PAGE.write_text(supported.page())
 
 
 if __name__ == "__main__":

@@ -53,6 +53,9 @@ _POOR = """**Where propagation does not pay.** On {poor} of the {all} networks t
 (words have no gradient), `GradientDASP` has more than half of their error:"""
 _GOOD = """`GradientDASP` has at most half the error of integrated gradients on all {all} networks that these can
 explain (words have no gradient)."""
+_SAMPLED = """**Against evaluations in the same time.** Permutations are nearer than `GradientDASP` on {permutations}
+of the {all} networks, and `BayesianShapley` without a prior on {bayesian}. `GradientDASP` is nearer than both on:
+{nearest}."""
 _CHOICE = """What it chooses, its error and its stated error (the root mean square of the standard deviations), and
 the same if it may not evaluate more than that many coalitions of a row:"""
 _DOUBTFUL = """It rests on `GradientDASP`, though that has more than half the error of integrated gradients, for:
@@ -76,7 +79,7 @@ def page() -> str:
     parts = [
         "# What is supported", _prose(_MADE),
         "## Architectures", _prose(_MEASURED.format(rows=networks[0]["rows"])), _accuracy(networks),
-        *_verdict(networks), *_refused(known["networks"]),
+        *_verdict(networks), _sampled(networks), *_refused(known["networks"]),
         "## What `Explainer` does by itself", _prose(_CHOICE), *_defaults(networks),
         "## Time to the first answer", _prose(_LIFTING), _lifting(known["lifting"]),
         operations(),
@@ -98,7 +101,9 @@ def _error(network: dict[str, Any], method: str, *, timed: bool = False) -> str:
     figure = network["figures"][method]
     if figure is None:
         return "–"
-    return f"{figure['error']:.3f}" + (f" ({1e3 * figure['seconds'] / network['rows']:.2g} ms)" if timed else "")
+    milliseconds = 1e3 * figure["seconds"] / network["rows"]
+    time = f"{milliseconds:.0f}" if milliseconds >= 10 else f"{milliseconds:.2g}"
+    return f"{figure['error']:.3f}" + (f" ({time} ms)" if timed else "")
 
 
 def _accuracy(networks: list[dict[str, Any]]) -> str:
@@ -131,6 +136,18 @@ def _verdict(networks: list[dict[str, Any]]) -> list[str]:
     if not listed:
         return [_prose(_GOOD.format(all=len(compared)))]
     return [_prose(_POOR.format(poor=len(listed), all=len(compared))), "\n".join(listed)]
+
+
+def _sampled(networks: list[dict[str, Any]]) -> str:
+    """Whether evaluations are nearer than propagation in its time."""
+
+    def nearer(network: dict[str, Any], method: str) -> bool:
+        return bool(network["figures"][method]["error"] < network["figures"][PROPAGATED]["error"])
+
+    permutations, bayesian = ([n["name"] for n in networks if nearer(n, method)] for method in _IN_ITS_TIME[:2])
+    nearest = [n["name"] for n in networks if n["name"] not in {*permutations, *bayesian}]
+    counts = {"permutations": len(permutations), "bayesian": len(bayesian), "all": len(networks)}
+    return _prose(_SAMPLED.format(**counts, nearest="; ".join(nearest) or "none"))
 
 
 def _refused(networks: list[dict[str, Any]]) -> list[str]:

@@ -141,6 +141,33 @@ def test_data_dependent_control_flow():
         DASP(Branching().eval()).attribute(X, target=0)
 
 
+class InNumpy(nn.Module):
+    def forward(self, x):
+        return torch.tensor(x.numpy().sum(1))
+
+
+def test_the_line_that_cannot_be_traced_is_named():
+    with pytest.raises(UntraceableModel) as caught:
+        DASP(InNumpy().eval()).attribute(X)
+    assert re.fullmatch(r'File ".*test_errors.py", line \d+, in forward', caught.value.where)
+
+
+@pytest.mark.parametrize("name", ["sort", "topk", "median", "argmax"])
+def test_orders_and_steps_are_refused_in_plain_words(name):
+    class Ordered(nn.Module):
+        def forward(self, x):
+            found = getattr(x.cumsum(1), name)(*([2] if name == "topk" else [1]))
+            return (found if name == "argmax" else found[0]) * 1.0
+
+    with pytest.raises(
+        UnsupportedOperation, match=rf"an order, a place or a step \(aten.{name}.* no Gaussian"
+    ) as caught:
+        DASP(Ordered().eval()).attribute(X)
+    assert str(caught.value).endswith(
+        "Use BayesianShapley, which only evaluates the model. So does Explainer by default."
+    )
+
+
 class Unusual(nn.Module):
     def forward(self, x):
         hidden = torch.lgamma(x.sum(1, keepdim=True))

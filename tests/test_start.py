@@ -12,7 +12,7 @@ from explain_files import FACTORY, rows, write_csv
 
 HEAVY = (
     "torch", "captum", "matplotlib", "pandas", "ray", "sklearn", "shap", "scipy", "keras", "onnxruntime", "PIL",
-    "rich.progress", "pyarrow",
+    "rich.progress", "pyarrow", "skimage", "transformers",
 )  # fmt: skip
 CODE = """
 import json, sys

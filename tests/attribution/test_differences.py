@@ -20,14 +20,25 @@ from dasp.propagation.tracing import trace
 
 NONLINEAR = ["revealcancel", "rescale", "mixed"]
 
-# Operations that mix entries, stay whole in any graph, and whose multipliers DeepLIFT does not define.
+# Operations that mix entries or are steps, stay whole in any graph, and whose multipliers DeepLIFT does not define.
 MIXING = {
     "softmax", "softmax of two", "softmax, wide", "softmax, in double", "softmax, masked", "softmax of one",
-    "inner softmax", "safe softmax", "log_softmax", "log_softmax of one", "inner log_softmax", "logaddexp", "logsumexp",
-    "logsumexp of two dims", "layer norm", "layer norm of two dims", "layer norm, weighted", "group norm",
-    "group norm of images", "instance norm", "var", "var of two dims", "std", "std of two dims", "norm",
+    "inner softmax", "safe softmax", "log_softmax", "log_softmax of one", "inner log_softmax", "logaddexp",
+    "logsumexp", "logsumexp of two dims", "layer norm", "layer norm of two dims", "layer norm, weighted",
+    "group norm", "group norm of images", "instance norm", "var", "var of two dims", "std", "std of two dims", "norm",
     "norm of order 1", "norm of order 3", "norm of order infinity", "normalize", "cosine_similarity",
-    "cosine with a constant", "prod", "prod keepdim",
+    "cosine with a constant", "prod", "prod keepdim", "and", "and of one value", "any", "any of two dims",
+    "assigned by mask", "attention", "attention, additive mask", "attention, causal", "attention, fixed keys",
+    "attention, fixed queries", "attention, fixed values", "attention, masked", "attention, scaled",
+    "attention, shared keys", "bilinear", "both sides", "cdist", "cdist from itself", "cdist of order 1",
+    "cdist of random", "choice by another", "clamp by another", "clamp by itself", "condition times another",
+    "cosine with one vector", "count", "elu by where", "eq", "eq of tensors", "fmax", "fmin", "functions by where",
+    "ge", "ge of a number", "gt", "gt of random", "gt of tensors", "heaviside", "isinf", "isnan",
+    "layer norm by its deviation", "layer norm by its variance", "layer norm, as much noise as signal", "le",
+    "le of tensors", "leaky by where", "logical_and", "logical_not", "logical_xor", "logsumexp, masked", "lt",
+    "lt of tensors", "masked_fill of itself", "ne", "ne of tensors", "norm of order 0", "normalize few", "not",
+    "numbers by where", "or", "or of one value", "over its norm", "over its norm and more", "pairwise distance",
+    "power of random", "times a condition", "times a number", "var and mean", "xor",
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ class TwoInputs(nn.Module):
 MASK = (torch.arange(18).view(3, 6) % 4 > 0).float()
 
 
-@pytest.mark.parametrize("method", ["auto", "gradient", "Integrated Gradients"])
+@pytest.mark.parametrize("method", ["auto", "Integrated Gradients"])
 def test_a_dictionary_of_inputs_has_one_of_explanations(method):
     names, model = {"x": list("abcd")}, TwoInputs()
     explainer = Explainer(model, {"x": X[:2], "y": Y[:2]}, method=method, output="logits", feature_names=names)

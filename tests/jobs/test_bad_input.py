@@ -123,7 +123,7 @@ CASES: dict[str, tuple[str, str]] = {
     "unknown kind of model": ("rows.xlsx rows.csv", "rows.xlsx: a model is a .pt2"),
     "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
     "damaged model": ("damaged.pt2 rows.csv", "is not a program of torch.export.save, or damaged"),
-    "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: it ends early"),
+    "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: it has"),
     "script": ("model.ts rows.csv", "is a script of torch.jit, which can run any code"),
     "damaged script": ("model.ts rows.csv --trust", "model.ts cannot be read"),
     "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),
@@ -258,7 +258,7 @@ CASES: dict[str, tuple[str, str]] = {
     "players by a prefix that no column has": ("small:build rows.csv --players prefix:z", "no column begins with 'z_'"),
     "players by no prefix": ("small:build rows.csv --players prefix:", "--players is prefix:: no column"),
     "players by prefixes of images": ("small:pictures images --players prefix:a", "the data has no columns whose"),
-    "players with a taken name": ("small:build gap.csv --players prefix:gap", "'gap' is the name of a column of the out"),
+    "players with a taken name": ("small:build gap.csv --players prefix:gap", "'gap' is the name of a column of"),
     # the output
     "output that is no table": ("small:build rows.csv -o out.txt", "a name that ends in .parquet or .csv is needed"),
     "CSV output of images": ("small:pictures images -o out.csv", "rows of shape (1, 4, 4) have no columns"),

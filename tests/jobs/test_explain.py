@@ -261,7 +261,8 @@ def test_log(here):
         "method: Exact (4 players have only 16 coalitions)",
     ]
     assert lines[3].startswith("out.parquet: 50 rows; 50 in ")
-    assert lines[4:] == []
+    assert lines[4] == "most important, by the mean of |value|:"
+    assert len(lines) == 5 + 4
 
 
 def test_the_commands_of_the_readme_run(here):

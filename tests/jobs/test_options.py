@@ -21,11 +21,12 @@ from dasp.jobs.options import OPTIONS, Options, name_of
 # A value other than the default for every option; files are written by the fixture.
 OTHER = {
     "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "data": Path("other.csv"),
-    "columns": "a,b", "drop": "c", "id": "n", "on_bad_row": "skip", "normalize": "0.5/2", "max_unpacked": "2G", "baseline": "0.5",
-    "background": Path("b.npy"),
-    "groups": Path("g.json"), "players": "window:2", "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
+    "columns": "a,b", "drop": "c", "id": "n", "on_bad_row": "skip", "normalize": "0.5/2", "max_unpacked": "2G",
+    "baseline": "0.5", "background": Path("b.npy"), "groups": Path("g.json"), "players": "window:2",
+    "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
-    "output": Path("other.parquet"), "with_data": True, "overwrite": True, "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
+    "output": Path("other.parquet"), "with_data": True, "overwrite": True,
+    "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
     "engine": "ray", "workers": 2, "ray_address": "auto",
 }  # fmt: skip
 

@@ -140,7 +140,7 @@ def test_a_folder_that_is_removed_under_a_job(tmp_path, all_of_it):
             first.__exit__()
             assert second.job() == {"job": 2}
             assert second.done() == {0}
-            assert second.finish(1, {"job": 2})[0] == 1
+            assert second.finish(1, {"job": 2}).summary.rows == 1
 
 
 def test_a_job_whose_folder_is_removed(here, monkeypatch):

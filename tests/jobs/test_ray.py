@@ -182,7 +182,7 @@ def test_a_ray_of_its_own_that_ends(folder):
     assert len(processes_of(driver)) > 5  # its own
     os.kill(driver, signal.SIGKILL)
     error = job.communicate(timeout=60)[1]
-    assert (job.returncode, error) == (
+    assert (job.returncode, besides_random(error)) == (
         1, "dasp: Ray has ended; run the same command again to go on where it stopped\n",
     )  # fmt: skip
     assert len(list(folder.glob("own.parquet.parts/*.part"))) >= 3
@@ -198,17 +198,20 @@ def test_addresses_where_no_ray_is(folder, monkeypatch):
     monkeypatch.setattr("dasp.jobs.engines._ANSWER", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert dasp(*command, address).err == f"dasp: --ray-address {address}: no answer within 2 seconds\n"
+        assert (
+            besides_random(dasp(*command, address).err)
+            == f"dasp: --ray-address {address}: no answer within 2 seconds\n"
+        )
     start = time.perf_counter()
-    assert dasp(*command, address).err == f"dasp: --ray-address {address}: Connection refused\n"
+    assert besides_random(dasp(*command, address).err) == f"dasp: --ray-address {address}: Connection refused\n"
     assert time.perf_counter() - start < 10
 
 
 def test_ray_that_cannot_start(folder, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", "/dev/null/absent")
     result = dasp("explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray")
-    assert (result.code, result.err.count("\n")) == (2, 1)
-    assert result.err.startswith("dasp: Ray cannot be started here: ")
+    assert (result.code, besides_random(result.err).count("\n")) == (2, 1)
+    assert besides_random(result.err).startswith("dasp: Ray cannot be started here: ")
 
 
 def test_what_a_worker_cannot_use(folder, there):
@@ -217,5 +220,5 @@ def test_what_a_worker_cannot_use(folder, there):
     assert result.code == 2
     assert "has other parameters every time it is made" in result.err
     result = dasp(*arguments, "--threads", "3", "--overwrite")
-    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert (result.code, besides_random(result.err).count("\n")) == (2, 1)
     assert "no machine of the Ray cluster has more than 2 CPUs" in result.err

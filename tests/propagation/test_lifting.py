@@ -221,3 +221,16 @@ def test_normalized_networks_end_in_probabilities(norm, last):
         torch.testing.assert_close(method.attribute(x, target=1), exact, atol=0.06, rtol=0.2)
     difference = (model(x) - model(torch.zeros_like(x)))[:, 1]
     torch.testing.assert_close(GradientDASP(model).attribute(x, target=1).sum(1), difference, atol=0.011, rtol=0)
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid()])
+def test_convolutional_networks_end_in_probabilities(last):
+    torch.manual_seed(0)
+    layers = nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 3), last
+    model, x = nn.Sequential(*layers).double().eval(), torch.randn(2, 1, 3, 3, dtype=torch.float64)
+    certain = propagate(model, x, torch.zeros_like(x))
+    torch.testing.assert_close(certain.mean, model(x))
+    assert not bool(certain.total_variance.any())
+    difference = (model(x) - model(torch.zeros_like(x)))[:, 1]
+    sums = GradientDASP(model).attribute(x, target=1).flatten(1).sum(1)
+    torch.testing.assert_close(sums, difference, atol=0.011, rtol=0)

@@ -22,7 +22,7 @@ from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
-from dasp.propagation.values import Contributions, Toggled
+from dasp.propagation.values import Toggled
 
 aten = torch.ops.aten
 
@@ -39,7 +39,22 @@ class Lambda(nn.Module):
 
 
 # Constants of the cases, made before anything is traced.
-_SHAPES = [(3,), (5,), (6,), (6, 3), (3, 6), (4, 6), (4, 1), (4, 2), (4, 3), (3, 1, 6), (2, 4, 3), (2,), (4,)]
+_SHAPES = [
+    (3,),
+    (5,),
+    (6,),
+    (6, 3),
+    (3, 6),
+    (4, 6),
+    (4, 1),
+    (4, 2),
+    (4, 3),
+    (3, 1, 6),
+    (2, 4, 3),
+    (2,),
+    (4,),
+    (2, 3, 3),
+]
 _CONSTANTS = {
     shape: torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64) for shape in _SHAPES
 }
@@ -129,6 +144,46 @@ def trilinear(random: str, x: Tensor) -> Tensor:
     """The op that a bilinear layer is made of."""
     first, last = (x, weights(3)) if random == "first" else (weights(6), x)
     return aten._trilinear(first.expand(x.shape[0], 6), TENSOR, last.expand(x.shape[0], 3), [1, 3], [0], [1, 2], [2, 3])
+
+
+MASK = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])  # the second sees nothing
+SLOPES = torch.tensor([[0.0, -1.0, -torch.inf], [0.5, 0.0, -1.0], [-torch.inf] * 3], dtype=torch.float64)
+
+
+def attention(x: Tensor, fixed: str = "", **options) -> Tensor:
+    """Attention with two heads among three tokens: queries, keys and values from x, or some of them constants."""
+    parts = (x[:, i : i + 3].unflatten(2, (2, 3)).transpose(1, 2) for i in (0, 3, 6))
+    constant = weights(2, 3, 3).expand(x.shape[0], 2, 3, 3)
+    query, key, value = (constant if name in fixed else part for name, part in zip("qkv", parts, strict=True))
+    if options.get("enable_gqa"):
+        key, value = key[:, :1], value[:, :1]
+    return F.scaled_dot_product_attention(query, key, value, **options)
+
+
+def attended(name, error=0.3, **options):
+    return sampled(f"attention{name}", lambda x: attention(x, **options), (9, 6), error, scale=0.5)
+
+
+class Recurrent(nn.Module):
+    """A recurrent network, or a cell step by step, with a step's entries in units of their own: without factors,
+    moments are near only where units have little in common. Networks whose units mix are in test_recurrent."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        for name, weight in network.named_parameters():
+            if "weight_hh" in name:
+                weight.data = 0.2 * torch.eye(weight.shape[1]).repeat(len(weight) // weight.shape[1], 1)
+            elif "weight" in name:
+                nn.init.eye_(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.network, nn.RNNBase):
+            return self.network(x)[0]
+        state = None
+        for step in range(x.shape[1]):
+            state = self.network(x[:, step], state)
+        return torch.cat(state, 1) if isinstance(state, tuple) else state
 
 
 CASES = [
@@ -371,9 +426,9 @@ CASES = [
     elementwise("clamp below a tensor", lambda x: x.clamp(max=weights(4)), error=1e-7),
     elementwise("clamp_min of a tensor", lambda x: torch.clamp_min(x, weights(4)), error=1e-7),
     elementwise("clamp_max of a tensor", lambda x: torch.clamp_max(x, weights(4)), error=1e-7),
-    elementwise("clamp by itself", lambda x: torch.clamp(x, max=0.3 - 2 * x), error=1e-6),
+    elementwise("clamp by itself", lambda x: torch.clamp(x, max=0.9 - 2 * x), error=1e-6),
     elementwise("rrelu", nn.RReLU(), error=1e-7),
-    elementwise("threshold", nn.Threshold(0.1, 0.5), error=1e-3),
+    elementwise("threshold", nn.Threshold(0.3, 0.5), error=1e-3),
     elementwise("hardshrink", nn.Hardshrink(0.4), error=1e-3),
     elementwise("softshrink", nn.Softshrink(0.4), error=1e-7),
     elementwise("tanhshrink", nn.Tanhshrink()),
@@ -433,17 +488,11 @@ CASES = [
             ("gt", lambda x: (x > 0.3).to(x.dtype)),
             ("ge", lambda x: (x >= weights(4)).double()),
             ("gt of tensors", lambda x: (weights(4) > x).double()),
-            ("lt", lambda x: (x < -0.3).double()),
+            ("lt", lambda x: (x < -0.5).double()),
             ("lt of tensors", lambda x: (x < weights(4)).double()),
-            ("le", lambda x: (x <= 0.1).double()),
+            ("le", lambda x: (x <= 0.3).double()),
             ("le of tensors", lambda x: (x <= weights(4)).double()),
-            ("ge of a number", lambda x: (x >= 0.1).double()),
-            ("eq", lambda x: (x == 0.3).double()),
-            ("eq of tensors", lambda x: (x == weights(4)).double()),
-            ("ne", lambda x: (x != 0.3).double()),
-            ("ne of tensors", lambda x: (x != weights(4)).double()),
-            ("isnan", lambda x: x.isnan().double()),
-            ("isinf", lambda x: x.isinf().double()),
+            ("ge of a number", lambda x: (x >= 0.3).double()),
             ("sign", torch.sign),
             ("sgn", torch.sgn),
             ("heaviside", lambda x: torch.heaviside(x, weights(4))),
@@ -454,7 +503,7 @@ CASES = [
             ("leaky by where", lambda x: torch.where(x > 0, x, 0.1 * x)),
             ("elu by where", lambda x: torch.where(x > 0, x, x.exp() - 1)),
             ("functions by where", lambda x: torch.where(2 * x - 1 > weights(4), x**2, x.tanh())),
-            ("numbers by where", lambda x: torch.where(x > 0, 1.0, -1.0) * 1.0),
+            ("numbers by where", lambda x: torch.where(x > 0, x.new_ones(()), -x.new_ones(()))),
             ("times a condition", lambda x: x * (x > 0)),
             ("times a number", lambda x: (x > 0.3).double() * x),
             ("both sides", lambda x: x * (x > 0) + 0.1 * x * (x <= 0)),
@@ -465,23 +514,29 @@ CASES = [
             ("mish by hand", lambda x: x * torch.tanh(torch.log(1 + torch.exp(x)))),
         )
     ),
+    structural("eq", lambda x: (x == 0.3).double()),
+    structural("eq of tensors", lambda x: (x == weights(6)).double()),
+    structural("ne", lambda x: (x != 0.3).double()),
+    structural("ne of tensors", lambda x: (x != weights(6)).double()),
+    structural("isnan", lambda x: x.isnan().double()),
+    structural("isinf", lambda x: x.isinf().double()),
     structural("where of both", lambda x: torch.where(CONDITION, x, 2 * x + 1)),
     structural("masked_fill by a tensor", lambda x: x.masked_fill(CONDITION, torch.tensor(2.0))),
-    sampled("count", lambda x: (x > 0).sum(2) / 6.0),
+    sampled("count", lambda x: (x > 0).sum(2).double() / 6, error=0.02),
     sampled("gt of random", lambda x: (x[:, :2] > x[:, 2:]).double()),
-    sampled("choice by another", lambda x: torch.where(x[:, :2] > 0, x[:, 2:], -1.0), error=0.2),
-    sampled("condition times another", lambda x: (x[:, :2] > 0) * x[:, 2:], error=0.2),
-    sampled("and", lambda x: ((x[:, :2] > 0) & (x[:, 2:] > 0)).double(), error=0.15),
-    sampled("logical_and", lambda x: torch.logical_and(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.15),
-    sampled("or", lambda x: ((x[:, :2] > 0) | (x[:, 2:] > 0)).double(), error=0.15),
-    sampled("xor", lambda x: ((x[:, :2] > 0) ^ (x[:, 2:] > 0)).double(), error=0.15),
-    sampled("logical_xor", lambda x: torch.logical_xor(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.15),
-    sampled("any", lambda x: (x > 1).any(2).double(), error=0.2),
-    sampled("any of two dims", lambda x: torch.any(x > 2, (1, 2), True).double(), error=0.2),
+    sampled("choice by another", lambda x: torch.where(x[:, :2] > 0, x[:, 2:], -1.0), error=0.2, scale=2),
+    sampled("condition times another", lambda x: (x[:, :2] > 0) * x[:, 2:], error=0.3, scale=2),
+    sampled("and", lambda x: ((x[:, :2] > 0) & (x[:, 2:] > 0)).double(), error=0.17, scale=2),
+    sampled("logical_and", lambda x: torch.logical_and(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.17, scale=2),
+    sampled("or", lambda x: ((x[:, :2] > 0) | (x[:, 2:] > 0)).double(), error=0.1, scale=2),
+    sampled("xor", lambda x: ((x[:, :2] > 0) ^ (x[:, 2:] > 0)).double(), error=0.14, scale=2),
+    sampled("logical_xor", lambda x: torch.logical_xor(x[:, :2] > 0, x[:, 2:] > 0).double(), error=0.14, scale=2),
+    sampled("any", lambda x: (x > 1).any(2).double(), error=0.05),
+    sampled("any of two dims", lambda x: torch.any(x > 2, (1, 2), True).double(), error=0.04),
     # maxima
     sampled("fmax", lambda x: torch.fmax(x[:, :2], x[:, 2:])),
     sampled("fmin", lambda x: torch.fmin(x[:, :2], x[:, 2:])),
-    sampled("clamp by another", lambda x: torch.clamp(x[:, :2], x[:, 2:] - 1, x[:, 2:] + 1), error=0.1),
+    sampled("clamp by another", lambda x: torch.clamp(x[:, :2], x[:, 2:] - 1, x[:, 2:] + 1), error=0.12),
     sampled("maximum", lambda x: torch.maximum(x[:, :2], x[:, 2:])),
     sampled("maximum with a constant", lambda x: torch.maximum(x, weights(6))),
     sampled("max other", lambda x: torch.max(weights(4, 6), x)),
@@ -500,37 +555,37 @@ CASES = [
     sampled("max_pool1d dilated", nn.MaxPool1d(2, 1, dilation=3)),
     sampled("max_pool2d", nn.MaxPool2d(2), (2, 4, 4), error=0.25),
     sampled("max_pool2d border", nn.MaxPool2d(3, 2, 1), (1, 4, 5), error=0.15),
-    sampled("max_pool2d ceil", nn.MaxPool2d(2, 2, ceil_mode=True), (1, 3, 5), error=0.1),
+    sampled("max_pool2d ceil", nn.MaxPool2d(2, 2, ceil_mode=True), (1, 3, 5), error=0.07),
     sampled("max_pool2d ceil, overlapping", nn.MaxPool2d(3, 2, ceil_mode=True), (1, 4, 6), error=0.25),
-    sampled("max_pool3d", nn.MaxPool3d(2), (1, 2, 2, 4), error=0.35),
+    sampled("max_pool3d", nn.MaxPool3d(2), (1, 2, 2, 4), error=0.27),
     sampled("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(4)),
-    sampled("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((2, 3)), (1, 3, 6), error=0.2),
+    sampled("adaptive_max_pool2d", nn.AdaptiveMaxPool2d((2, 3)), (1, 3, 6), error=0.15),
     sampled("adaptive_max_pool3d", nn.AdaptiveMaxPool3d(1), (1, 2, 2, 2), error=0.15),
     # products
     sampled("product", lambda x: x[:, :2] * x[:, 2:]),
-    sampled("quotient", lambda x: x[:, :2] / (x[:, 2:] + 8), error=0.05, scale=0.5),
-    sampled("product of matrices", lambda x: x[:, :2] @ x[:, 2:].transpose(1, 2), error=0.3, scale=0.4),
-    sampled("bmm of random", lambda x: torch.bmm(x[:, :2], x[:, 2:].transpose(1, 2)), error=0.3, scale=0.4),
+    sampled("quotient", lambda x: x[:, :2] / (x[:, 2:] + 8), error=0.01, scale=0.5),
+    sampled("product of matrices", lambda x: x[:, :2] @ x[:, 2:].transpose(1, 2), error=0.01, scale=0.4),
+    sampled("bmm of random", lambda x: torch.bmm(x[:, :2], x[:, 2:].transpose(1, 2)), error=0.01, scale=0.4),
     sampled(
         "baddbmm of random",
         lambda x: torch.baddbmm(x[:, 4:, :2], x[:, :2], x[:, 2:4].transpose(1, 2)),
         (6, 6),
-        error=0.3,
+        error=0.01,
         scale=0.4,
     ),
-    sampled("power of random", lambda x: x[:, :2] ** x[:, 2:], error=0.2, scale=0.1, shift=4),
-    sampled("bilinear", lambda x: F.bilinear(x[:, :2], x[:, 2:, :3], TENSOR, weights(2)), error=0.3, scale=0.4),
-    sampled("cdist", lambda x: torch.cdist(x, weights(3, 6).expand(x.shape[0], 3, 6)), error=0.1),
-    sampled("cdist of random", lambda x: torch.cdist(x[:, :2], x[:, 2:]), error=0.1),
-    sampled("cdist of order 1", lambda x: torch.cdist(x[:, :2], x[:, 2:], p=1.0), error=0.2),
-    sampled("cdist from itself", lambda x: torch.cdist(x, x), error=0.1),
-    sampled("pairwise distance", lambda x: F.pairwise_distance(x[:, 0], x[:, 1]), error=0.1),
-    # softmax
+    sampled("power of random", lambda x: x[:, :2] ** x[:, 2:], error=0.01, scale=0.1, shift=4),
+    sampled("bilinear", lambda x: F.bilinear(x[:, :2], x[:, 2:, :3], TENSOR, weights(2)), error=0.03, scale=0.4),
+    sampled("cdist", lambda x: torch.cdist(x, weights(3, 6).expand(x.shape[0], 3, 6)), error=0.09),
+    sampled("cdist of random", lambda x: torch.cdist(x[:, :2], x[:, 2:]), error=0.07),
+    sampled("cdist of order 1", lambda x: torch.cdist(x[:, :2], x[:, 2:], p=1.0), error=0.05),
+    sampled("cdist from itself", lambda x: torch.cdist(x, x), error=0.08),
+    sampled("pairwise distance", lambda x: F.pairwise_distance(x[:, 0], x[:, 1]), error=0.08),
+    # softmax: its variance is off by up to half where much noise of many entries competes, as log-odds are not normal
     sampled("softmax of two", nn.Softmax(1), (2,), error=0.01),
     sampled("softmax", nn.Softmax(2), error=0.25),
     sampled("softmax, wide", nn.Softmax(1), error=0.4, scale=1.2),
     sampled("softmax, in double", lambda x: x.softmax(1, dtype=torch.float64), error=0.25),
-    sampled("softmax, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).softmax(2), error=0.02),
+    sampled("softmax, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).softmax(2), error=0.01),
     structural("softmax of one", lambda x: x[:, :1].softmax(1)),
     sampled("inner softmax", lambda x: aten._softmax(x, 1, False), error=0.25),
     sampled("safe softmax", lambda x: aten._safe_softmax(x, 1), error=0.25),
@@ -541,50 +596,77 @@ CASES = [
     sampled("logaddexp with a constant", lambda x: torch.logaddexp(weights(6), x), error=0.01),
     sampled("logsumexp", lambda x: x.logsumexp(2), error=0.1),
     sampled("logsumexp of two dims", lambda x: x.logsumexp((1, 2), keepdim=True), error=0.15),
-    sampled("logsumexp, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).logsumexp(2), error=0.1),
+    sampled("logsumexp, masked", lambda x: x.masked_fill(CONDITION, -torch.inf).logsumexp(2), error=0.01),
+    # attention
+    attended(""),
+    attended(", causal", is_causal=True),
+    attended(", masked", attn_mask=MASK),
+    attended(", additive mask", attn_mask=SLOPES),
+    attended(", scaled", scale=0.2),
+    attended(", shared keys", enable_gqa=True),
+    attended(", fixed queries", fixed="q"),
+    attended(", fixed keys", fixed="k"),
+    attended(", fixed values", fixed="v", error=0.7),
+    structural("attention to values", lambda x: attention(x, fixed="qk", attn_mask=MASK), (9, 6)),
+    structural(
+        "attention to shared values", lambda x: attention(x, fixed="qk", enable_gqa=True, is_causal=True), (9, 6)
+    ),
     # norms
     sampled("layer norm", nn.LayerNorm(6), error=0.2, scale=0.3),
-    sampled("layer norm of two dims", nn.LayerNorm((4, 6)), error=0.2, scale=0.3),
-    sampled("layer norm, weighted", lambda x: F.layer_norm(x, (6,), weights(6), weights(6), 0.1), error=0.2, scale=0.3),
-    sampled("rms norm", lambda x: F.rms_norm(x, (6,), weights(6)), error=0.2, scale=0.3),
-    sampled("group norm", nn.GroupNorm(2, 4), error=0.2, scale=0.3),
-    sampled("group norm of images", nn.GroupNorm(2, 4), (4, 2, 3), error=0.2, scale=0.3),
+    # bounded values of six entries are far from normal: their variance is off by up to two thirds
+    sampled("layer norm, as much noise as signal", nn.LayerNorm(6), error=0.4),
+    sampled("rms norm, as much noise as signal", lambda x: F.rms_norm(x, (6,)), error=0.3),
+    sampled("layer norm of two dims", nn.LayerNorm((4, 6)), error=0.01, scale=0.3),
+    sampled(
+        "layer norm, weighted", lambda x: F.layer_norm(x, (6,), weights(6), weights(6), 0.1), error=0.14, scale=0.3
+    ),
+    sampled("rms norm", lambda x: F.rms_norm(x, (6,), weights(6)), error=0.06, scale=0.3),
+    sampled("group norm", nn.GroupNorm(2, 4), error=0.02, scale=0.3),
+    sampled("group norm of images", nn.GroupNorm(2, 4), (4, 2, 3), error=0.02, scale=0.3),
     sampled("instance norm", nn.InstanceNorm1d(4, affine=True), error=0.2, scale=0.3),
     structural("instance norm, running", batch_norm(nn.InstanceNorm1d(4, track_running_stats=True))),
-    sampled("var", lambda x: x.var(1), error=0.02),
-    sampled("var of two dims", lambda x: torch.var(x, (1, 2), correction=0, keepdim=True), error=0.02),
-    sampled("std", lambda x: x.std(2, keepdim=True), error=0.15),
-    sampled("std of two dims", lambda x: torch.std(x, (1, 2), correction=2), error=0.1),
-    sampled("norm", lambda x: x.norm(dim=2), error=0.15),
-    sampled("norm of order 1", lambda x: x.norm(1, dim=2), error=0.2),
+    sampled("var", lambda x: x.var(1), error=0.01),
+    sampled("var of two dims", lambda x: torch.var(x, (1, 2), correction=0, keepdim=True), error=0.01),
+    sampled("std", lambda x: x.std(2, keepdim=True), error=0.1),
+    sampled("std of two dims", lambda x: torch.std(x, (1, 2), correction=2), error=0.01),
+    sampled("norm", lambda x: x.norm(dim=2), error=0.06),
+    sampled("norm of order 1", lambda x: x.norm(1, dim=2), error=0.1),
     sampled("norm of order 3", lambda x: x.norm(3, dim=2), error=0.25, scale=0.5),
     sampled("norm of order infinity", lambda x: x.norm(torch.inf, dim=2, keepdim=True), error=0.3),
-    sampled("normalize", lambda x: F.normalize(x, dim=1), (24,), error=0.35, scale=0.3),
-    sampled("normalize few", lambda x: F.normalize(x, dim=2), error=0.1, scale=0.3),
-    sampled("over its norm", lambda x: x / x.norm(dim=2)[:, :, None], error=0.1, scale=0.3),
-    sampled("over its norm and more", lambda x: x / (x.norm(dim=2, keepdim=True) + 0.1), error=0.1, scale=0.3),
-    sampled("rms norm by hand", rms_norm_by_hand, error=0.1, scale=0.3),
-    sampled("layer norm by hand", layer_norm_by_hand, error=0.1, scale=0.3),
+    sampled("normalize", lambda x: F.normalize(x, dim=1), (24,), error=0.01, scale=0.3),
+    sampled("normalize few", lambda x: F.normalize(x, dim=2), error=0.06, scale=0.3),
+    sampled("over its norm", lambda x: x / x.norm(dim=2)[:, :, None], error=0.06, scale=0.3),
+    sampled("over its norm and more", lambda x: x / (x.norm(dim=2, keepdim=True) + 0.1), error=0.06, scale=0.3),
+    sampled("rms norm by hand", rms_norm_by_hand, error=0.06, scale=0.3),
+    sampled("layer norm by hand", layer_norm_by_hand, error=0.2, scale=0.3),
     sampled(
         "layer norm by its variance",
         lambda x: (x - x.mean(2, keepdim=True)) / (x.var(2, keepdim=True) + 0.1).sqrt(),
-        error=0.1,
+        error=0.15,
         scale=0.3,
     ),
     sampled(
         "layer norm by its deviation",
         lambda x: (x - x.mean(2, keepdim=True)) / (x.std(2, keepdim=True, unbiased=False) + 0.1),
-        error=0.1,
+        error=0.19,
         scale=0.3,
     ),
-    sampled("var and mean", lambda x: torch.cat(torch.var_mean(x, 2, keepdim=True), 2), error=0.02),
-    sampled("norm of order −infinity", lambda x: x.norm(-torch.inf, dim=2), error=0.3),
-    sampled("norm of order 0", lambda x: x.norm(0, dim=2)),
-    sampled("cosine with one vector", lambda x: F.cosine_similarity(x[:, 0], weights(6), 1), error=0.2, scale=0.5),
-    sampled("cosine_similarity", lambda x: F.cosine_similarity(x[:, :2], x[:, 2:], 2), error=0.3),
-    sampled("cosine with a constant", lambda x: F.cosine_similarity(weights(6), x, -1), error=0.2, scale=0.5),
-    sampled("prod", lambda x: x.prod(2), error=0.3, scale=0.4, shift=1),
-    sampled("prod keepdim", lambda x: x.prod(1, keepdim=True), error=0.3, scale=0.4),
+    sampled("var and mean", lambda x: torch.cat(torch.var_mean(x, 2, keepdim=True), 2), error=0.01),
+    structural("norm of order 0", lambda x: x.norm(0, dim=2)),
+    sampled("cosine with one vector", lambda x: F.cosine_similarity(x[:, 0], weights(6), 1), error=0.1, scale=0.5),
+    sampled("cosine_similarity", lambda x: F.cosine_similarity(x[:, :2], x[:, 2:], 2), error=0.28),
+    sampled("cosine with a constant", lambda x: F.cosine_similarity(weights(6), x, -1), error=0.19, scale=0.5),
+    sampled("prod", lambda x: x.prod(2), error=0.1, scale=0.4, shift=1),
+    sampled("prod keepdim", lambda x: x.prod(1, keepdim=True), error=0.17, scale=0.4),
+    # recurrent networks
+    sampled("LSTM", Recurrent(nn.LSTM(4, 1, batch_first=True)), (3, 4), error=0.2),
+    sampled("GRU", Recurrent(nn.GRU(4, 1, batch_first=True)), (3, 4), error=0.1),
+    sampled("RNN", Recurrent(nn.RNN(4, 4, batch_first=True)), (3, 4), error=0.1),
+    sampled("RNN of ReLUs", Recurrent(nn.RNN(4, 4, nonlinearity="relu", batch_first=True)), (3, 4), error=0.1, shift=1),
+    sampled("LSTM cell", Recurrent(nn.LSTMCell(4, 1)), (3, 4), error=0.1),
+    sampled("GRU cell", Recurrent(nn.GRUCell(4, 1)), (3, 4), error=0.1),
+    sampled("RNN cell", Recurrent(nn.RNNCell(4, 4)), (3, 4), error=0.1),
+    sampled("RNN cell of ReLUs", Recurrent(nn.RNNCell(4, 4, nonlinearity="relu")), (3, 4), error=0.1, shift=1),
     structural("addmm, random bias", lambda x: torch.addmm(x[:, :2], x[:, 2:], weights(4, 2)), (6,)),
 ]
 
@@ -705,9 +787,7 @@ def test_certain_coalition_is_the_model(case: Case) -> None:
     member = torch.rand(2, count, generator=torch.Generator().manual_seed(3)).double().round()
     players = torch.arange(1, 2 * count + 1).view(on.shape)
     graph = lifted(case, Toggled(on, off, players))
-    frontier = graph.exact(Toggled(on, off, players))
-    values = [bernoulli(v, member) if isinstance(v, Contributions) else v for v in frontier]
-    result = graph.random(*values)
+    result = graph.frontier(Toggled(on, off, players)).map(lambda met: bernoulli(met, member)).propagated()
     expected = case.module(torch.where(member.view(on.shape) > 0, on, off))
     torch.testing.assert_close(result.mean, expected, rtol=1e-12, atol=1e-12)
 

@@ -224,8 +224,10 @@ def _check_base(worker: Worker, x: Tensor) -> None:
 
 
 def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
-    rows = x if worker.task.masks is None else x[:1]
-    result, _ = worker.explained(worker.prepare(rows, PREDICTED if labelled else None))
+    if worker.task.masks is not None:
+        x = x[:1]
+        worker.use_players_of(x)
+    result, _ = worker.explained(worker.prepare(x, PREDICTED if labelled else None))
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
 

@@ -27,8 +27,8 @@ class Summary:
     >>> summary.add(table)
     >>> print(*summary.lines(40), sep="\n")
     most important, by the mean of |value|:
-      a ███████████████████████████     1.500
-      b ████▌                          0.2500
+      a    ███████████████████████     1.500
+      b    ███▉                       0.2500
     """
 
     rows: int = 0
@@ -38,9 +38,11 @@ class Summary:
     def add(self, table: pa.Table) -> None:
         """Count the rows of a part of the output."""
         names = table.column_names
+        self.rows += len(table)
+        if "gap" not in names:  # nothing that a worker has made
+            return
         between = names[names.index("base_value") + 1 : names.index("gap")]
         bars = [name for name in between if name == "sd" or name.startswith("sd:")]
-        self.rows += len(table)
         if bars:
             self.bars.append(np.max([_largest(table[name]) for name in bars], 0))
         for name in between:

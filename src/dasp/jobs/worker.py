@@ -78,9 +78,22 @@ class Worker:
         """The rows of the output for a chunk of the input; those with players of their own one by one."""
         if self.task.masks is None:
             return self._explain(chunk)
-        alone = [Notes.off(self._explain(chunk.only(row))) for row in np.eye(len(chunk.values), dtype=bool)]
+        alone = [Notes.off(self._explain_alone(chunk.only(row))) for row in np.eye(len(chunk.values), dtype=bool)]
         tables = [table for _, table in alone if len(table)]
         return sum((notes for notes, _ in alone), Notes()).on(pa.concat_tables(tables) if tables else pa.table({}))
+
+    def _explain_alone(self, row: Chunk) -> pa.Table:
+        """A row with players of its own."""
+        try:
+            self.use_players_of(torch.from_numpy(row.values))
+        except BadInput as error:
+            raise BadInput(f"--players {self.task.masks}, the row of id {row.ids[0]}: {error}") from error
+        return self._explain(row)
+
+    def use_players_of(self, x: Tensor) -> None:
+        """Explain a row by its own players."""
+        assert self.task.masks is not None
+        self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
 
     def _explain(self, chunk: Chunk) -> pa.Table:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
@@ -115,8 +128,6 @@ class Worker:
     def prepare(self, x: Tensor, target: Any = None) -> Request:
         """What is asked of some rows: the task's target, or one that is given for each row."""
         self._seed()
-        if self.task.masks is not None:
-            self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
         return self.explainer.prepare(x, self.task.target if target is None else target)
 
     def run(self, request: Request) -> Attributed:

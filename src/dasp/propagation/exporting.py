@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -76,9 +77,12 @@ def quietly() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> tuple[str, str]:
-    """The first line of an export error, and the user's own line of code if it names one."""
+    """The first line of an export error, and the user's own line of code: as it names it, or where it was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("File ") and is_own(line)]
+    frames = [f'File "{f.filename}", line {f.lineno}, in {f.name}' for f in extract_tb(error.__traceback__)]
+    inside = [i for i, frame in enumerate(frames) if str(calling.__file__) in frame]
+    raised = frames[inside[-1] + 1 :] if inside else []
+    own = [line for line in (*raised, *lines) if line.startswith("File ") and is_own(line)]
     said = lines[0] if lines else type(error).__name__
     return "what it does depends on the data" if "data-dependent" in said else said, own[-1] if own else ""
 

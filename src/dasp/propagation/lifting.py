@@ -15,7 +15,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -25,78 +24,19 @@ from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.exporting import is_own
+from dasp.propagation.frontier import Frontier, Lifted
 from dasp.propagation.fusion import fused
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.kinds import as_numbers, continuous, may_be_random, real_dtype
 from dasp.propagation.own_norm import joined_norms
-from dasp.propagation.rules.registry import RULES, Rule, evaluate, named
+from dasp.propagation.rules.registry import Rule, evaluate, kept_apart, named, rule_of
 from dasp.propagation.tracing import SHAPE_ONLY
-from dasp.propagation.turns import evaluating
-from dasp.propagation.values import Contributions, Linear, Toggled, packing
+from dasp.propagation.values import Contributions, Linear, Switched, Toggled, packing
 
 __all__ = ["Frontier", "Lifted", "covered", "lift", "operation"]
 
 
 aten = torch.ops.aten
-
-
-@dataclass(frozen=True)
-class Lifted:
-    """The two halves of a lifted graph; see the module's docstring."""
-
-    exact: fx.GraphModule
-    random: fx.GraphModule
-
-    def __call__(self, *inputs: Any) -> Gaussian:
-        """Run both halves, for inputs that are Gaussians already."""
-        with evaluating():
-            return _as_gaussian(self.random(*self.exact(*inputs)))
-
-    def frontier(self, *inputs: Any) -> Frontier:
-        """What crosses from the exact half to the random one."""
-        with torch.no_grad(), evaluating():
-            values = tuple(self.exact(*inputs))
-        return Frontier(self, values, tuple(isinstance(x, Contributions) for x in values))
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """Where players meet: units as functions of who takes part, or what was made of them; and constants."""
-
-    lifted: Lifted
-    values: tuple[Any, ...]
-    meeting: tuple[bool, ...]  # which of the values are no constants
-
-    @property
-    def depends(self) -> bool:
-        """Whether anything there depends on who takes part."""
-        return any(self.meeting)
-
-    @property
-    def entries(self) -> int:
-        """Numbers in the widest tensor of units."""
-        met = [x for x in self.values if isinstance(x, Contributions)]
-        return max((x.expected(torch.zeros_like(x.value.difference)).numel() for x in met), default=1)
-
-    def map(self, function: Callable[[Any], Any]) -> Frontier:
-        """`function` of what depends on who takes part; constants stay."""
-        both = zip(self.values, self.meeting, strict=True)
-        return replace(self, values=tuple(function(x) if meets else x for x, meets in both))
-
-    def propagated(self, *, batched: bool = False, through: Callable[..., Any] | None = None) -> Gaussian:
-        """The model's output, where everything random is a Gaussian by now; `batched` along a first dimension. The
-        random half may be run `through` a compiled version of it."""
-        random = through or self.lifted.random
-        if batched:
-            dims = tuple(0 if isinstance(x, Gaussian) else None for x in self.values)
-            random = torch.vmap(random, in_dims=dims)
-        with evaluating():
-            return _as_gaussian(random(*self.values))
-
-
-def _as_gaussian(output: Any) -> Gaussian:
-    """An output that does not depend on the inputs has no variance."""
-    return output if isinstance(output, Gaussian) else Gaussian(output, torch.zeros_like(output))
 
 
 class _NoRule(Exception):
@@ -145,7 +85,17 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
             raise UnsupportedOperation([Operation(f"{node.op} {node.target}")])
     if missing:
         raise UnsupportedOperation([operation(node) for node in missing])
-    return _cut(traced, values, targets, count)
+    apart = any(_meet_apart(node, values) for node in traced.graph.nodes)
+    if apart:
+        random = {node: rule_of(node.target) for node in targets if values[node] is _RANDOM}
+        targets |= {node: kept_apart(node.target, rule) for node, rule in random.items() if rule is not None}  # type: ignore[arg-type]
+    return _cut(traced, values, targets, count, apart)
+
+
+def _meet_apart(node: fx.Node, values: dict[fx.Node, Any]) -> bool:
+    """Whether players meet in an op that keeps them apart."""
+    rule = rule_of(node.target) if values[node] is _RANDOM else None
+    return rule is not None and rule.apart is not None and isinstance(values[node.all_input_nodes[0]], Toggled)
 
 
 def _lift_call(
@@ -163,7 +113,7 @@ def _lift_call(
         return target, target(*args, **kwargs) if kinds <= {Toggled, Gaussian} else _LATER
     if kinds == {_Later}:
         return op, _LATER
-    rule: Rule | None = getattr(op, "rule", None) or RULES.get(op)
+    rule = rule_of(op)
     if rule is None or not covered(node, rule):
         raise _NoRule
     if rule.linear is not None and _several((args, kwargs)) and rule.linear(*args, **kwargs)[0] is not None:
@@ -204,7 +154,7 @@ def _index(user: fx.Node) -> int:
 def _of_shape(op: Any) -> Callable[..., Any]:
     def of_shape(*args: Any, **kwargs: Any) -> Any:
         """The op on any tensor of the value's shape."""
-        return evaluate(op, lambda value: value.mean if isinstance(value, Gaussian) else value.on, args, kwargs)
+        return evaluate(op, lambda value: value.on if isinstance(value, Toggled) else value.mean, args, kwargs)
 
     return of_shape
 
@@ -225,7 +175,9 @@ def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
     return exact
 
 
-def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any) -> Callable[..., Any]:
+def _mixing(
+    op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any, apart: bool = False
+) -> Callable[..., Any]:
     """The first op that mixes players; who meets whom is the same for all inputs, and found here."""
     value, linear = linear_part(*args, **kwargs)
     columns = packing(value.players, linear, count)
@@ -233,7 +185,7 @@ def _mixing(op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwa
     def mixing(*args: Any, **kwargs: Any) -> Contributions:
         """The op as a function of who takes part."""
         value, linear = linear_part(*args, **kwargs)
-        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns)
+        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns, apart)
 
     return mixing
 
@@ -244,32 +196,45 @@ def _entry(x: Toggled) -> tuple[Toggled, Linear]:
 
 
 def _cut(
-    traced: fx.GraphModule, values: dict[fx.Node, Any], targets: dict[fx.Node, Callable[..., Any]], count: int
+    traced: fx.GraphModule,
+    values: dict[fx.Node, Any],
+    targets: dict[fx.Node, Callable[..., Any]],
+    count: int,
+    apart: bool,
 ) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
     random_nodes = {n for n in nodes if n.op == "output" or values[n] is _RANDOM or values[n] is _LATER}
-    used = {n for user in random_nodes for n in user.all_input_nodes} - random_nodes
     exact, random = fx.Graph(), fx.Graph()
     in_exact: dict[fx.Node, fx.Node] = {}
     for node in nodes:
         if node not in random_nodes:
             in_exact[node] = exact.node_copy(node, in_exact.__getitem__)
             in_exact[node].target = targets.get(node, node.target)
-    frontier = [node for node in nodes if node in used and node.op != "get_attr"]
+    switched = {}  # what takes its first argument as it is
+    for node in nodes:
+        rule = rule_of(node.target) if node in random_nodes else None
+        players = None if rule is None else rule.switched
+        if players is not None and isinstance(x := values[node.args[0]], Toggled) and players(x) is not None:
+            given = in_exact[node.args[0]]
+            switched[node] = exact.call_function(Switched.of, (given, exact.call_function(players, (given,)), count))
+    used = {n for user in random_nodes for n in user.all_input_nodes if not (user in switched and n is user.args[0])}
+    frontier = [node for node in nodes if node in used - random_nodes and node.op != "get_attr"]
     for node in frontier:
         if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
             if not continuous(values[node]):
                 in_exact[node] = exact.call_function(as_numbers, (in_exact[node], real_dtype(nodes)))
                 values[node] = as_numbers(values[node], real_dtype(nodes))
-            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {})
+            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {}, apart)
             in_exact[node] = exact.call_function(identity, (in_exact[node],))
-    exact.output(tuple(in_exact[node] for node in frontier))
+    exact.output((*(in_exact[node] for node in frontier), *switched.values()))
     exact.eliminate_dead_code()
     in_random = {node: random.placeholder(node.name) for node in frontier}
+    as_is = {node: random.placeholder(f"{node.name}_apart") for node in switched}
     for node in nodes:
         if node in random_nodes or (node in used and node.op == "get_attr"):
-            in_random[node] = random.node_copy(node, in_random.__getitem__)
+            taken = {**in_random, node.args[0]: as_is[node]} if node in as_is else in_random
+            in_random[node] = random.node_copy(node, taken.__getitem__)
             in_random[node].target = targets.get(node, node.target)
     return Lifted(fx.GraphModule(traced, exact), fx.GraphModule(traced, random))
 

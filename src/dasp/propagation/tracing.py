@@ -84,7 +84,7 @@ def _module(program: ExportedProgram) -> fx.GraphModule:
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)
     for node in module.graph.nodes:
-        if node.target is aten.contiguous.default or (node.target in _DROPOUTS and not (node.args[1] and node.args[2])):
+        if node.target in _DROPOUTS and not (node.args[1] and node.args[2]):
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)  # what is random counts as alive
         elif node.target is aten.copy_.default and node.args[0].op == "placeholder":

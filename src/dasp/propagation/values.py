@@ -9,6 +9,9 @@ player keeps its number wherever its entries are moved; `NOBODY` owns the entrie
 
 The first affine operation that mixes players gives `Contributions`: a unit is offset + Σ_p member_p c_p, and c_p, what
 player p adds to it, is the operation's linear part applied to p's entries of (on − off).
+
+An operation that is not affine may take values as they are: `Switched` has on and off, and beside them the membership
+of their players, which is what becomes random.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
-__all__ = ["NOBODY", "Contributions", "Linear", "Power", "Toggled", "owners", "packing"]
+__all__ = ["NOBODY", "Contributions", "Linear", "Power", "Switched", "Toggled", "owners", "packing"]
 
 NOBODY = 0
 
@@ -65,6 +69,7 @@ class Contributions:
     linear: Linear
     count: int  # N, the players of one row
     packing: int  # columns that keep players apart, see `packing`
+    apart: bool = False  # whether the value may be handed on as it is, with its player on and off
 
     def entries(self, per_player: Tensor) -> Tensor:
         """Values (*any, rows, N) spread to the entries of the players, (*any, *shape); 0 for nobody's."""
@@ -93,6 +98,35 @@ class Contributions:
         apart = torch.stack([_packed(self.value.players, self.count, self.packing, c) for c in range(self.packing)])
         return self.columns(apart.to(root) * root).square().sum(0)
 
+
+@dataclass(frozen=True)
+class Switched:
+    """off + member·(on − off), for an operation that takes on and off by themselves."""
+
+    on: Tensor
+    off: Tensor
+    players: Tensor  # int64, broadcasts to on
+    member: Any  # of the shape of players: 1 if the player takes part, 0 if not; Contributions, and later a Gaussian
+
+    @staticmethod
+    def of(x: Toggled, players: Tensor, count: int) -> Switched:
+        """A value of which a rule wants to know `players`."""
+        one, none = (torch.full_like(players, member, dtype=x.on.dtype) for member in (1, 0))
+        member = Contributions(Toggled(one, none, players), _same, _same, count, packing(players, _same, count))
+        return Switched(x.on, x.off, players, member)
+
+
+def _same(x: Tensor, power: Power = 1) -> Tensor:
+    return x
+
+
+# torch.vmap sees through the dataclass.
+_pytree.register_pytree_node(
+    Switched,
+    lambda x: ([x.on, x.off, x.players, x.member], None),
+    lambda parts, _: Switched(*parts),
+    serialized_type_name="dasp.Switched",
+)
 
 _MOST_PACKED = 32
 

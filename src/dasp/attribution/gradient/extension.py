@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dasp.games.game import Game
 from dasp.games.target import Selection
+from dasp.propagation.apart import Apart
 from dasp.propagation.coalitions import bernoulli, sketch
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
@@ -103,7 +104,9 @@ class Extension:
             signs = signs.repeat_interleave(rows, 1)
         repeated = game.repeated(number)
         frontier = self.lifted.frontier(*repeated.toggled(), *repeated.extra)
-        mean = frontier.map(lambda x: bernoulli(x, q, signs)).propagated(through=self.compiled).mean
+        apart = self.columns == game.count and self.compiled is None  # with a column for every player
+        random = frontier.map(lambda x: Apart.of(x.value, q) if apart and x.apart else bernoulli(x, q, signs))
+        mean = random.propagated(through=self.compiled).mean
         return select(mean.unflatten(0, (number, rows))).reshape(number, rows, -1), q
 
     def _signs(self, places: Places) -> Tensor | None:

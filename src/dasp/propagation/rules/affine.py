@@ -23,7 +23,7 @@ aten = torch.ops.aten
 def raised(weight: Any, power: Power) -> Any:
     """The weights to a power; 0 makes all of them 1, in float64 as the counts need it."""
     if power == "absolute":
-        return abs(weight)
+        return weight if isinstance(weight, Tensor) and weight.dtype == torch.bool else abs(weight)
     if power == 0:
         return torch.ones_like(weight, dtype=torch.float64) if isinstance(weight, Tensor) else 1.0
     return weight * weight if power == 2 else weight

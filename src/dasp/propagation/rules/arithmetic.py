@@ -148,7 +148,7 @@ def power(x: Gaussian, exponent: float) -> Gaussian:
 def power_of(base: Any, exponent: Any) -> Gaussian:
     """xᵖ as `power` has it for any p; with a random exponent bˣ = exp(x·log b)."""
     if isinstance(exponent, Gaussian):
-        return exp(mul(exponent, log(base) if depends(base) else torch.as_tensor(base).log()))  # type: ignore[no-any-return]
+        return exp(mul(exponent, log(base) if depends(base) else torch.as_tensor(base).to(exponent.mean).log()))  # type: ignore[no-any-return]
     base, _ = same_shape(base, exponent)
     return base.through(*power_moments(base.mean, base.total_variance, exponent))
 

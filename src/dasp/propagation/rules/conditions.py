@@ -101,10 +101,10 @@ def sign(x: Gaussian) -> Gaussian:
     return _step(x, -1.0, 1.0, x.mean.sign())
 
 
-@rule(aten.heaviside.default, tracker=same_entry)
+@rule(aten.heaviside.default, tracker=same_entry, condition=True)
 def heaviside(x: Gaussian, at: Tensor) -> Gaussian:
     """0 below 0 and 1 above; `at` where x is 0 for certain."""
-    return _step(x, 0.0, 1.0, torch.heaviside(x.mean, at))
+    return _step(x, 0.0, 1.0, torch.heaviside(x.mean.detach(), at.detach()))
 
 
 @rule(aten.logical_not.default, aten.bitwise_not.default, tracker=same_entry, takes="conditions", condition=True)

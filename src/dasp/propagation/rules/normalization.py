@@ -28,7 +28,7 @@ from dasp.propagation.gaussian import Gaussian, nonnegative
 from dasp.propagation.rules.activations import abs as absolute
 from dasp.propagation.rules.arithmetic import add, mul, power, power_moments
 from dasp.propagation.rules.conditions import ne
-from dasp.propagation.rules.maximum import amax, amin, dimensions
+from dasp.propagation.rules.maximum import amax, dimensions
 from dasp.propagation.rules.registry import rule, within
 
 aten = torch.ops.aten
@@ -266,13 +266,15 @@ def _along_norm(x: Any, order: float = 2, dim: Any = None, *_: Any, **__: Any) -
 def vector_norm(
     x: Gaussian, order: float = 2, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> Gaussian:
-    """(Σ|x|ᵖ)^(1/p); the largest |x| for p = ∞, the smallest for −∞, the number of x ≠ 0 for p = 0."""
+    """(Σ|x|ᵖ)^(1/p); the largest |x| for p = ∞, the number of x ≠ 0 for p = 0."""
     if order == 0:
         return _each(ne(x, 0.0), lambda t: t.sum(dimensions(x.mean, dim), keepdim))
     if order == 2:
         return _reduced(x, dim, keepdim, lambda flat: power(_squares(flat, centred=False).sum, 0.5))
-    if abs(order) == float("inf"):
-        return (amax if order > 0 else amin)(absolute(x), dimensions(x.mean, dim), keepdim)  # type: ignore[no-any-return]
+    if order < 0:
+        raise ValueError(f"a norm of order {order} has no moments here: use a positive order, or amin of abs")
+    if order == float("inf"):
+        return amax(absolute(x), dimensions(x.mean, dim), keepdim)  # type: ignore[no-any-return]
     powers = absolute(x) if order == 1 else power(absolute(x), order)
     dims = dimensions(x.mean, dim)
     sums = Gaussian(

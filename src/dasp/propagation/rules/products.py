@@ -10,6 +10,7 @@ in which products of different entries are taken as independent beyond the first
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.affine import raised
 from dasp.propagation.rules.arithmetic import add, depends, scaled, sub
 from dasp.propagation.rules.normalization import vector_norm
-from dasp.propagation.rules.registry import RULES, Rule, affine, rule
+from dasp.propagation.rules.registry import RULES, Rule, affine, named, rule
 from dasp.propagation.values import Linear, Power
 
 aten = torch.ops.aten
@@ -45,25 +46,31 @@ def addmm(op: Any, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float =
     return x, lambda data, power: linear(data, power) * raised(alpha, power)
 
 
-def _random_product(op: Any, constant_case: Rule) -> Rule:
-    def gaussian(a: Any, b: Any) -> Gaussian:
-        """Σ_k a_ik b_kj between random values: entrywise products, summed."""
-        if not (isinstance(a, Gaussian) and isinstance(b, Gaussian)):
-            return constant_case.gaussian(a, b)  # type: ignore[misc, no-any-return]
-        mean = op(a.mean, b.mean)
-        variance = op(a.mean**2, b.variance) + op(a.variance, b.mean**2) + op(a.total_variance, b.total_variance)
-        if a.factors is None or b.factors is None:
-            return Gaussian(mean, variance)
-        covariance = torch.einsum("r...ik,r...kj->...ikj", a.factors, b.factors)
-        factors = torch.vmap(lambda x, y: op(a.mean, y) + op(x, b.mean))(a.factors, b.factors)
-        return Gaussian(mean + covariance.sum(-2), variance + covariance.square().sum(-2), factors)
-
-    gaussian.__name__ = "random_product"
-    return Rule(gaussian, constant_case.tracker, constant_case.linear)
+def contraction(a: Gaussian | Tensor, b: Gaussian | Tensor, op: Any = aten.matmul.default) -> Gaussian | Tensor:
+    """Σ_k a_ik b_kj, entrywise products summed. Of their rest the last term, c², is left out: it takes a tensor of
+    i × k × j, and without it Transformers' attributions were as near."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        known = isinstance(a, Tensor) and isinstance(b, Tensor)
+        return op(a, b) if known else _PRODUCTS[op](a, b)  # type: ignore[no-any-return]
+    mean = op(a.mean, b.mean)
+    variance = op(a.mean**2, b.variance) + op(a.variance, b.mean**2) + op(a.total_variance, b.total_variance)
+    if a.factors is None or b.factors is None:
+        return Gaussian(mean, variance)
+    shared = torch.einsum("r...ik,r...kj->...ij", a.factors, b.factors)
+    factors = torch.vmap(lambda x, y: op(a.mean, y) + op(x, b.mean))(a.factors, b.factors)
+    return Gaussian(mean + shared, variance, factors)
 
 
-for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
-    RULES[_op] = _random_product(_op, RULES[_op])
+def _contracting(op: Any) -> Any:
+    def contracting(a: Any, b: Any) -> Any:
+        return contraction(a, b, op)
+
+    return named(op, contracting)
+
+
+_PRODUCTS: Any = {op: RULES[op].gaussian for op in (aten.mm.default, aten.bmm.default, aten.matmul.default)}
+for _op in _PRODUCTS:  # which know a constant factor
+    RULES[_op] = replace(RULES[_op], gaussian=_contracting(_op))
 
 
 def _random_addmm(op: Any, inner: Any, constant_case: Rule) -> Rule:
@@ -125,11 +132,12 @@ RULES[aten.bilinear.default] = _random_bilinear(RULES[aten.bilinear.default])
 def cdist(a: Any, b: Any, order: float, mode: int | None = None) -> Gaussian:
     """Norms of the differences of all rows of a from all of b; a row is at no distance from itself."""
     rows, others = (_unsqueezed(x, dim) for x, dim in ((a, -2), (b, -3)))
-    distances: Gaussian = vector_norm(sub(rows, others), order, [-1])
+    differences = sub(rows, others)
     if a is not b:
-        return distances
-    other = 1 - torch.eye(a.mean.shape[-2], dtype=a.mean.dtype, device=a.mean.device)
-    return scaled(distances, other)
+        return vector_norm(differences, order, [-1])  # type: ignore[no-any-return]
+    same = torch.eye(a.mean.shape[-2], dtype=a.mean.dtype, device=a.mean.device)
+    distances = vector_norm(add(differences, same.unsqueeze(-1)), order, [-1])  # the norm of 0 has no derivative
+    return scaled(distances, 1 - same)
 
 
 def _unsqueezed(x: Any, dim: int) -> Any:

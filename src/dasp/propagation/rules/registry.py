@@ -5,7 +5,8 @@ A rule has two sides.
 - **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
   `Tracker` says whose entries the result has, or None if the op mixes players.
 - **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
-  gives its linear part, which turns the exact pair into a Gaussian with exact moments.
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments. A rule with `apart` takes the
+  exact pair itself where its first argument is one.
 
 Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
 
@@ -18,20 +19,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from dasp.propagation.apart import Apart
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.values import NOBODY, Linear, Toggled, owners
 
-__all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "same_entry", "structural", "within"]
+__all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "rule_of", "same_entry", "structural", "within"]
 
 Op = Callable[..., Any]
 Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
+
+Players = Callable[[Toggled], Tensor | None]
+"""The players of a value in the shape that a rule wants to know them in; None if they are not apart in that shape."""
 
 
 Takes = Literal["reals", "counts", "conditions"]
@@ -48,10 +54,17 @@ class Rule:
     outputs: int | None = None  # how many of the op's results the rule gives; None: all
     moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
     takes: Takes = "reals"
-    condition: bool = False  # whether its result is true or false
+    condition: bool = False  # whether its result is one of two values, as true or false
+    switched: Players | None = None  # if the rule takes its first argument as `Switched`, of these players
+    apart: Callable[..., Any] | None = None  # for arguments kept apart (`Apart`) that meet here; may give None
 
 
 RULES: dict[Op, Rule] = {}
+
+
+def rule_of(op: Any) -> Rule | None:
+    """The rule of an op, or the one that an operation made of several brings along."""
+    return getattr(op, "rule", None) or RULES.get(op)
 
 
 def mixing(op: Op, *args: Any, **kwargs: Any) -> None:
@@ -167,13 +180,38 @@ def _affine(op: Op, linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., 
     return affine
 
 
+def kept_apart(op: Op, rule: Rule) -> Callable[..., Any]:
+    """The rule on Gaussians for values that may be kept apart: on both halves while it stays within players."""
+    gaussian = rule.gaussian
+    assert gaussian is not None
+
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        leaves = _pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, Gaussian))
+        value = next((x for x in leaves if isinstance(x, Apart)), None)
+        if value is None:
+            return gaussian(*args, **kwargs)
+        if not any(isinstance(x, Gaussian) for x in leaves):
+            with torch.no_grad():
+                players = evaluate(partial(rule.tracker, op), lambda x: x.toggled, args, kwargs)
+            if players is not None:
+                on, off = (evaluate(gaussian, attrgetter(half), args, kwargs) for half in ("on", "off"))
+                if isinstance(on, Gaussian):
+                    return Apart(on, off, players, value.probabilities)
+                return [Apart(*part, value.probabilities) for part in zip(on, off, players, strict=True)]
+            if rule.apart is not None and (result := rule.apart(*args, **kwargs)) is not None:
+                return result
+        return evaluate(gaussian, lambda x: x.mixed if isinstance(x, Apart) else x, args, kwargs)
+
+    return named(op, apart)
+
+
 def evaluate(op: Op, part: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
     """`op` on one part of the values among its arguments."""
 
-    def pick(x: Any) -> Any:
-        return part(x) if isinstance(x, (Gaussian, Toggled)) else x
-
     def leaf(x: Any) -> bool:
-        return isinstance(x, (Gaussian, Toggled))
+        return isinstance(x, (Gaussian, Toggled, Apart))
+
+    def pick(x: Any) -> Any:
+        return part(x) if leaf(x) else x
 
     return op(*_pytree.tree_map(pick, args, is_leaf=leaf), **_pytree.tree_map(pick, kwargs, is_leaf=leaf))

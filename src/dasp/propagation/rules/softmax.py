@@ -10,8 +10,9 @@ w_k = softmax of the others at their means, V their total variances and u = Var(
     log Σ exp x_k ≈ log Σ exp μ_k + ½(Σ w_k V_k − u) + Σ w_k (x_k − μ_k)
 
 which is the mean to second order and the noise to first. For normal x this has a fraction of the error of first-order
-propagation. A softmax leaves the second-order term out and divides its moments by the sum of its means instead: that is
-less near for normal x, but nearer for the logits of attention, which are products, and far from normal.
+propagation. A softmax leaves the second-order term out and divides by its sum instead, which takes the sum out of the
+mean and, to first order, out of the shared noise: that is less near for normal x, but nearer for the logits of
+attention, which are products, and far from normal.
 
 **log Σ exp** is taken two at a time, as the maximum is: log(eᵃ + eᵇ) = b + softplus(a − b) = a + softplus(b − a).
 """
@@ -19,6 +20,7 @@ less near for normal x, but nearer for the logits of attention, which are produc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -80,7 +82,9 @@ def softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaussian
     if x.mean.shape[dim] == 1:
         return x.constant(torch.ones_like(x.mean))
     result = integrated(log_odds(x, dim, curved=False), torch.sigmoid)
-    return div(result, result.mean.sum(dim, keepdim=True))  # type: ignore[no-any-return]
+    result = div(result, result.mean.sum(dim, keepdim=True))
+    factors = result.columns(lambda column: column - result.mean * column.sum(dim, keepdim=True))
+    return replace(result, factors=factors)
 
 
 @rule(aten.log_softmax.int, tracker=_along)

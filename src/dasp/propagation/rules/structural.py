@@ -28,6 +28,7 @@ structural(
     aten.split_with_sizes.default,
     aten.unbind.int,
     aten.flatten.using_ints,
+    aten.unflatten.int,
     aten.flip.default,
     aten.roll.default,
     aten.diagonal.default,
@@ -55,7 +56,7 @@ def _unchanged(op: Any, x: Toggled, *args: Any, **kwargs: Any) -> Tensor:
     return x.players.contiguous()
 
 
-structural(aten.clone.default, aten.alias.default, tracker=_unchanged)
+structural(aten.clone.default, aten.contiguous.default, aten.alias.default, tracker=_unchanged)
 
 
 @rule(aten._to_copy.default, tracker=_unchanged, moves=True, takes="counts")
