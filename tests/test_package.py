@@ -58,6 +58,7 @@ def test_modules_are_found_by_their_former_names():
 def left_as_it_was(tmp_path, monkeypatch):
     """Snippets write files, register rules, draw random numbers and open figures."""
     monkeypatch.chdir(tmp_path)
+    plt.close("all")  # those of other tests: matplotlib warns of many
     rules = set(RULES)
     with torch.random.fork_rng(devices=[]):
         yield

@@ -63,18 +63,11 @@ def image(
     ''
     """
     methods = dict(explanation) if isinstance(explanation, Mapping) else {title: explanation}
-    if not methods:
-        raise BadInput("there are no attributions to draw: the dict is empty")
     pictures, found = None, {}
     for name, one in methods.items():
         maps, own = _read(one, data, std, feature_mask, only_certain=only_certain)
         found[name], pictures = maps, pictures if own is None else own
-    shape = next(iter(found.values())).shape
-    different = [name for name, maps in found.items() if maps.shape != shape]
-    if different:
-        raise BadInput(f"attributions of {different[0]!r} have the shape {found[different[0]].shape}, not {shape}")
-    if pictures is not None and pictures.shape[:3] != shape:
-        raise BadInput(f"the pictures have the shape {pictures.shape}, and the attributions {shape}")
+    shape = _common_shape(found, pictures)
     over = len(methods) == 1 if overlay is None else overlay
     beside = pictures is not None and not over
     columns = (["image"] if beside else []) + list(methods)
@@ -106,6 +99,19 @@ def image(
     label = "value" if feature_mask is None else "value of a player"
     colour_bar(panels, largest, f"{label}, where its interval does not hold 0" if only_certain else label, aspect=25)
     return panels[0, 0] if panels.size == 1 else panels
+
+
+def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> tuple[int, ...]:
+    """The shape (rows, height, width) of all maps, and of the pictures."""
+    if not found:
+        raise BadInput("there are no attributions to draw: the dict is empty")
+    shape = next(iter(found.values())).shape
+    different = [name for name, maps in found.items() if maps.shape != shape]
+    if different:
+        raise BadInput(f"attributions of {different[0]!r} have the shape {found[different[0]].shape}, not {shape}")
+    if pictures is not None and pictures.shape[:3] != shape:
+        raise BadInput(f"the pictures have the shape {pictures.shape}, and the attributions {shape}")
+    return shape
 
 
 def _read(
