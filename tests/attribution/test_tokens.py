@@ -36,6 +36,17 @@ class Masked(Encoder):
         return self.head(self.body(x, later, padding, is_causal=True).mean(1))
 
 
+class Beginning(Encoder):
+    """A token of its own comes first, as many times as there are rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(1, 1, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(torch.cat([self.first.expand(len(x), -1, -1), x], 1))[:, 0])
+
+
 class Block(nn.Module):
     """One attention by itself."""
 
@@ -57,6 +68,7 @@ MODELS = {
     "post-norm": Encoder,
     "pre-norm": lambda: Encoder(norm_first=True, activation="gelu"),
     "masked": Masked,
+    "with a token of its own": Beginning,
     "with weights": lambda: Block(True),
     "without weights": lambda: Block(False),
 }

@@ -52,6 +52,13 @@ def test_a_prior_pays_less_for_coarse_players():
     assert (coarse.method, coarse.wanted.tolerance) == ("BayesianShapley", 0.2 / 200)
 
 
+def test_a_prior_pays_more_where_few_evaluations_are_allowed():
+    pace = Pace(100 * MICRO, 200 * MILLI)  # as long as 2,000 evaluations
+    for allowed, name in ((128, "BayesianShapley on GradientDASP"), (2000, "BayesianShapley")):
+        assert choose(request(48), lambda: pace, Wanted(max_evaluations=allowed)).method == name
+    assert choose(request(48), lambda: Pace(100 * MICRO, 1.0), Wanted(max_evaluations=128)).method == "BayesianShapley"
+
+
 def test_a_choice_is_for_all_rows():
     """Players that are idle in one row may be busy in the next."""
     assert choose(request(30, idle=27), lambda: Pace(1 * MILLI, None), Wanted()).method == "BayesianShapley"

@@ -35,7 +35,7 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     pair = tuple(torch.cat([x[:1], x[:1]]) if own else x for x, own in zip(example, batched, strict=True))
     shapes = (tuple({0: Dim.AUTO} if own else None for own in batched),)
     try:
-        with torch.no_grad(), quietly():
+        with torch.no_grad(), quietly(), _without_fast_path():
             program = torch.export.export(forward, pair, dynamic_shapes=shapes)
     except BadInput:
         raise
@@ -49,7 +49,12 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
         ) from error
     if (fixed := _fixed_rows(program)) is None:
         return program
-    with suppress(Exception), torch.no_grad(), quietly():  # by reading the code, which lets len(x) stay a variable
+    with (
+        suppress(Exception),
+        torch.no_grad(),
+        quietly(),
+        _without_fast_path(),
+    ):  # by reading the code, which lets len(x) stay a variable
         program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
     if _fixed_rows(program) is None:
         return program
@@ -74,6 +79,17 @@ def quietly() -> Iterator[None]:
         finally:
             for logger, level in levels.items():
                 logger.setLevel(level)
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
+    """With a Transformer's layers as the operations that they consist of."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _reason(error: Exception) -> tuple[str, str]:
