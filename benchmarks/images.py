@@ -1,9 +1,9 @@
 """Superpixels of a photo: which regions make a network see a face?
 
 O-Net is the last of the three networks of MTCNN, a face detector that people use, with its trained weights, which come
-inside the package facenet-pytorch (`pip install --no-deps facenet-pytorch`; only its file of weights is read). The photo
-is scikit-image's, cut around the face; it is explained by about 60 superpixels, in the log-odds of a face. Prints errors
-and what was stated against long permutations, and draws the regions.
+inside the package facenet-pytorch (`pip install --no-deps facenet-pytorch`; only its file of weights is read). The
+photo is scikit-image's, cut around the face; it is explained by about 60 superpixels, in the log-odds of a face. Prints
+errors and what was stated against long permutations, and draws the regions.
 """
 
 from __future__ import annotations

@@ -118,6 +118,7 @@ def test_attributions_of_a_loaded_program(contents, tmp_path):
 
 def test_weights_are_those_of_the_program(contents, tmp_path):
     (tmp_path / "model.pt2").write_bytes(contents["MLP"])
+    (tmp_path / "weights.pt").touch()
     with pytest.raises(BadInput, match="a saved program has its own"):
         load_model(tmp_path / "model.pt2", weights=tmp_path / "weights.pt")
 

@@ -18,6 +18,7 @@ from torch.export import Dim, ExportedProgram
 from dasp.errors import BadInput, UntraceableModel
 from dasp.propagation import forward as calling
 from dasp.propagation.forward import Forward, innermost, unwrapped
+from dasp.propagation.shapes import of_recurrent_networks
 
 __all__ = ["check_dynamic_batch", "exported", "is_own", "quietly", "rows_are_fixed"]
 
@@ -35,7 +36,7 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     pair = tuple(torch.cat([x[:1], x[:1]]) if own else x for x, own in zip(example, batched, strict=True))
     shapes = (tuple({0: Dim.AUTO} if own else None for own in batched),)
     try:
-        with torch.no_grad(), quietly(), _without_fast_path():
+        with _exporting():
             program = torch.export.export(forward, pair, dynamic_shapes=shapes)
     except BadInput:
         raise
@@ -49,12 +50,7 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
         ) from error
     if (fixed := _fixed_rows(program)) is None:
         return program
-    with (
-        suppress(Exception),
-        torch.no_grad(),
-        quietly(),
-        _without_fast_path(),
-    ):  # by reading the code, which lets len(x) stay a variable
+    with suppress(Exception), _exporting():  # by reading the code, which lets len(x) stay a variable
         program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
     if _fixed_rows(program) is None:
         return program
@@ -82,14 +78,15 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def _without_fast_path() -> Iterator[None]:
-    """With a Transformer's layers as the operations that they consist of."""
-    before = torch.backends.mha.get_fastpath_enabled()
+def _exporting() -> Iterator[None]:
+    """With a Transformer's layers as the operations that they consist of, and recurrent networks whole."""
+    fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        yield
+        with torch.no_grad(), quietly(), of_recurrent_networks():
+            yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _reason(error: Exception) -> tuple[str, str]:

@@ -98,7 +98,8 @@ def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
     whole = {*keep, *SHAPE_ONLY, *SINGLE, aten.squeeze.default}
     depends: set[fx.Node] = set()
     for node in graph.nodes:
-        if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
+        shape = node.target in SHAPE_ONLY  # which does not depend on what the entries are
+        if node.op == "placeholder" or not (shape or depends.isdisjoint(node.all_input_nodes)):
             depends.add(node)
 
     def known(node: fx.Node) -> bool:
