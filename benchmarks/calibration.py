@@ -38,6 +38,7 @@ from dasp.games.arguments import Arguments
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.request import Request
+from dasp.paper.rooms import checksum_of_rooms
 from dasp.paper.store import Store, checksum
 from zoo import CASES, Case
 
@@ -92,11 +93,12 @@ class Played:
             for i in range(times)
         ]  # fmt: skip
         priors, skipped = {}, {}
+        code = {"propagation": checksum_of_rooms(["propagation"])}  # which gives others with other rules
         for name in PRIORS:
             if name == "DASP full rank" and players > MOST_FULL_RANK:
                 continue
             kept = STORE.keep(
-                f"calibration/{case.name}-{name.replace(' ', '-')}", key, partial(_prior, name, model, request)
+                f"calibration/{case.name}-{name.replace(' ', '-')}", key | code, partial(_prior, name, model, request)
             )
             if isinstance(kept, str):
                 skipped[name] = kept
