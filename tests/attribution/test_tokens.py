@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dasp import DASP, ExactShapley, GradientDASP
+from dasp import DASP, ExactShapley, Explainer, GradientDASP, UnsupportedOperation
 from dasp.propagation.network import ProbabilisticNetwork
 
 TOKENS, WIDTH = 4, 8
@@ -169,3 +169,67 @@ def test_interactions_of_tokens_are_those_of_the_game() -> None:
     first, second = (torch.where(torch.arange(2)[None, :, None] == i, x, off) for i in (0, 1))
     expected = (model(x) - model(first) - model(second) + model(off)).item()
     assert found[0, 0, 1].item() == pytest.approx(expected, rel=1e-2, abs=1e-4)
+
+
+class Attending(nn.Module):
+    """Attention among words, with a mask of its own for every row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(20, WIDTH)
+        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        x = self.words(words)
+        attended = nn.functional.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x), mask)
+        return self.head((x + attended).mean(1))
+
+
+def test_a_query_that_sees_nothing_concerns_its_row_alone() -> None:
+    model, words = seeded(Attending), torch.randint(1, 20, (3, 5), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(3, 5, 5, dtype=torch.bool).tril()
+    mask[1, 2] = False
+    method = GradientDASP(model, rank="full")
+    together = method.attribute(words, target=0, additional_forward_args=(mask,), nodes=5)
+    alone = [
+        method.attribute(words[i : i + 1], target=0, additional_forward_args=(mask[i : i + 1],), nodes=5)
+        for i in range(3)
+    ]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
+    exact = ExactShapley(model).attribute(words, target=0, additional_forward_args=(mask,))
+    assert (together - exact).abs().max() < 0.02 * exact.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_words_of_models_in_any_precision(dtype) -> None:
+    model, words = seeded(Attending), torch.randint(1, 20, (2, 5), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(2, 5, 5, dtype=torch.bool)
+    wanted = GradientDASP(model, rank="full").attribute(words, target=0, additional_forward_args=(mask,), nodes=5)
+    found = GradientDASP(model.to(dtype), rank="full").attribute(
+        words, target=0, additional_forward_args=(mask,), nodes=5
+    )
+    assert (found.double() - wanted).abs().max() < (1e-5 if dtype == torch.float64 else 0.05) * wanted.abs().max()
+
+
+class Padded(nn.Module):
+    """Word 0 is padding, which is masked out: so is a word that is absent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, words: Tensor) -> Tensor:
+        words = torch.cat([torch.ones_like(words[:, :1]), words], 1)
+        x = self.words(words)
+        weights = (x @ x.mT).masked_fill((words == 0)[:, None, :], -1e9).softmax(-1)
+        return self.head(torch.relu(weights @ x)[:, 0])
+
+
+def test_a_mask_that_players_decide_about_is_refused() -> None:
+    words = torch.randint(1, 20, (2, 5), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(UnsupportedOperation, match="as in a mask for softmax"):
+        GradientDASP(seeded(Padded)).attribute(words, target=0)
+    explainer = Explainer(seeded(Padded), target=0)
+    explainer(words)
+    assert explainer.method == "Exact"

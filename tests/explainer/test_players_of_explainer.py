@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from torch import nn
 
 from dasp import Explainer
@@ -187,3 +187,82 @@ def test_windows_of_a_series():
     np.testing.assert_allclose(named.values, masked.values)
     with pytest.raises(BadInput, match="players and feature_mask are both given"):
         Explainer(model, players="window:5", feature_mask=windows((2, 15), 5))
+
+
+def test_tensors_go_through_the_encoder():
+    draw = np.random.default_rng(0)
+    table = draw.normal(5, 3, (100, 4))
+    network = MLPRegressor(hidden_layer_sizes=(8,), max_iter=2000, random_state=0, tol=1e-1)
+    fitted = make_pipeline(SimpleImputer(), StandardScaler(), network).fit(table, table[:, 0])
+    found = Explainer(fitted, background=torch.tensor(table[:5]))(torch.tensor(table[20:22]))
+    np.testing.assert_allclose(found.values.sum(1) + found.base_values, fitted.predict(table[20:22]), rtol=1e-6)
+
+
+def test_a_group_with_a_dropped_column_has_its_value():
+    table, label = people()
+    front = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), ["visits"]))
+    network = MLPRegressor(hidden_layer_sizes=(8,), max_iter=300, random_state=0, tol=1e-2)
+    fitted = make_pipeline(front, network).fit(table, label)
+    found = Explainer(fitted, background=table[:3], feature_mask=[0, 0, 1, 1, 1])(table[9:10])  # age is dropped
+    total = found.values.sum() + found.base_values[0]
+    np.testing.assert_allclose(total, fitted.predict(table[9:10])[0])
+    assert found.values[0, 0] != 0
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_values_keep_their_kind(mixing):
+    """None is a category; and True is not 1."""
+    values = np.empty((90, 2), dtype=object)
+    values[:, 0], values[:, 1] = [None, "x", True if mixing else "y"] * 30, ["u", "v"] * 45
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    if mixing:
+        encoder = make_pipeline(FunctionTransformer(lambda x: np.where(x == True, 2, 1).astype(float)))  # noqa: E712
+    label = np.array([3.0, 0.0, 1.0] * 30)
+    network = MLPRegressor(hidden_layer_sizes=(8,), max_iter=500, random_state=0, tol=1e-3)
+    fitted = make_pipeline(encoder, network).fit(values, label)
+    found = Explainer(fitted, background=values[:4])(values[3:6])
+    np.testing.assert_allclose(found.values.sum(1) + found.base_values, fitted.predict(values[3:6]), atol=1e-6)
+
+
+def test_an_encoder_may_give_numbers_to_look_up():
+    table, _ = people()
+    model = nn.Sequential(nn.Embedding(4, 3), nn.Flatten(), nn.Linear(6, 1)).double().eval()
+    front = OrdinalEncoder(dtype=np.int64).fit(table[["city", "sex"]])
+    found = Explainer(model, background=table[["city", "sex"]][:4], encoder=front)(table[["city", "sex"]][6:8])
+    with torch.no_grad():
+        wanted = model(torch.tensor(front.transform(table[["city", "sex"]][6:8])))[:, 0].numpy()
+    np.testing.assert_allclose(found.values.sum(1) + found.base_values, wanted, rtol=1e-5)
+
+
+def test_names_in_another_order_reorder_a_table():
+    model = nn.Linear(2, 1, bias=False).eval()
+    found = Explainer(model, feature_names=["a", "b"])(pd.DataFrame({"b": [1.0], "a": [2.0]}))
+    np.testing.assert_allclose(
+        found.values[0], (model.weight[0] * torch.tensor([2.0, 1.0])).detach().numpy(), rtol=1e-5
+    )
+
+
+def test_baselines_as_people_have_them():
+    model = nn.Linear(2, 1, bias=False).eval()
+    table = pd.DataFrame({"a": [2.0, 4.0], "b": [1.0, 7.0]})
+    found = Explainer(model, baselines=table.mean(), feature_names=["a", "b"])(table[:1])
+    np.testing.assert_allclose(
+        found.values[0], (model.weight[0] * torch.tensor([-1.0, -3.0])).detach().numpy(), rtol=1e-5
+    )
+    both = Explainer(lambda a, b: (a * b).sum(1), baselines=(1.0, 2.0)).attribute((torch.ones(1, 2), torch.ones(1, 2)))
+    torch.testing.assert_close(both.base, torch.tensor([4.0]))
+
+
+@pytest.mark.parametrize(
+    ("make", "x", "message"),
+    [
+        (lambda: Explainer(lambda a, b: a.sum(1), mean=1.0), (torch.ones(1, 2), torch.ones(1, 2)), "for one input"),
+        (lambda: Explainer(network(), mean=[1.0, 2.0]), torch.ones(1, 3, 8, 8), "have 2 numbers, and rows of shape"),
+        (lambda: Explainer(network(), mean=[1.0, 2.0], std=[1.0] * 3), torch.ones(1, 3, 8, 8), "mean has 2 numbers"),
+        (lambda: Explainer(network(), players=3), torch.ones(1, 3, 8, 8), "players are 3"),
+        (lambda: Explainer(network()), torch.ones(1, 3, 8, 8, dtype=torch.uint8), r"x.float\(\)"),
+    ],
+)
+def test_what_does_not_fit_gets_a_sentence(make, x, message):
+    with pytest.raises(BadInput, match=message):
+        make()(x)

@@ -234,3 +234,26 @@ def test_convolutional_networks_end_in_probabilities(last):
     difference = (model(x) - model(torch.zeros_like(x)))[:, 1]
     sums = GradientDASP(model).attribute(x, target=1).flatten(1).sum(1)
     torch.testing.assert_close(sums, difference, atol=0.011, rtol=0)
+
+
+class Divided(nn.Module):
+    """A layer's result by a function of it and of its norm."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.layer, self.function = nn.Linear(3, 4), function
+
+    def forward(self, x):
+        y = self.layer(x)
+        return self.function(y, y.norm(dim=-1, keepdim=True))
+
+
+def test_a_norm_keeps_the_options_of_its_operations():
+    model, x = Divided(lambda y, norm: y / torch.add(norm, 1.0, alpha=5)).eval(), torch.randn(2, 3)
+    torch.testing.assert_close(propagate(model, x, torch.zeros_like(x)).mean, model(x))
+
+
+def test_whole_numbers_of_a_random_value_are_refused():
+    model = Divided(lambda y, norm: y - (3 * y).long() / 3.0).eval()
+    with pytest.raises(UnsupportedOperation):
+        GradientDASP(model).attribute(torch.randn(2, 3), target=0)

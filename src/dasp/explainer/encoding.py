@@ -82,7 +82,15 @@ class Encoder:
                 given = given.iloc[:, [names.index(name) for name in self.columns]]
             table = given
         else:
-            table = pd.DataFrame(np.asarray(given, dtype=object)).infer_objects()
+            array = np.asarray(given)
+            if array.ndim != 2:
+                raise BadInput(
+                    f"{what} has shape {array.shape}: rows of columns are needed, table.iloc[[i]] for one row"
+                )
+            numbers = array.dtype.kind in "fiub"
+            table = pd.DataFrame(
+                array if numbers else np.asarray(given, dtype=object), dtype=None if numbers else object
+            )
         if table.shape[1] != len(self.columns):
             raise BadInput(f"{what} has {table.shape[1]} columns, and the encoder was fitted with {len(self.columns)}")
         table = table.reset_index(drop=True)
@@ -113,14 +121,19 @@ class Numbered:
 
     values: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
+    kinds: dict[str, Any] = field(default_factory=dict)  # the columns' dtypes
 
-    def of(self, table: Any) -> Tensor:
-        """The number of every value, (rows, columns)."""
+    def of(self, table: Any, *, typed: bool = True) -> Tensor:
+        """The number of every value, (rows, columns). A table of missing values is not `typed`."""
+        for name, kind in zip(table, table.dtypes, strict=True) if typed else ():
+            self.kinds[name] = _common(self.kinds.get(name, kind), kind)
         return torch.tensor([[self._number(name, value) for name, value in zip(table, row, strict=True)]
                              for row in table.itertuples(index=False, name=None)])  # fmt: skip
 
     def _number(self, name: str, value: Any) -> int:
-        key = None if isinstance(value, float) and np.isnan(value) else value
+        import pandas as pd  # noqa: PLC0415
+
+        key = (type(value), None if pd.isna(value) else value)  # True, 1 and 1.0 are equal, and not the same
         known, values = self.numbers.setdefault(name, {}), self.values.setdefault(name, [])
         if key not in known:
             known[key] = len(values)
@@ -133,17 +146,26 @@ class Numbered:
 
         columns = {}
         for name, column in zip(self.values, numbers.T.tolist(), strict=True):
-            columns[name] = pd.Series([self.values[name][number] for number in column]).infer_objects()
+            values = [self.values[name][number] for number in column]
+            columns[name] = pd.Series(values, dtype=self.kinds.get(name, object))
         return pd.DataFrame(columns)
 
     def model(self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype) -> Callable[[Tensor], Any]:
         """The model as a function of numbers, with the encoder in it."""
 
         def evaluated(numbers: Tensor) -> Any:
-            rows = encoder.encoded(self.table(numbers), "a coalition")
-            return model(torch.from_numpy(rows).to(dtype))
+            rows = encoder.encoded(self.table(numbers.cpu()), "a coalition")
+            return model(torch.from_numpy(rows).to(numbers.device, dtype))
 
         return evaluated
+
+
+def _common(one: Any, other: Any) -> Any:
+    """A dtype for the values of two columns."""
+    if one == other:
+        return one
+    numbers = all(isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in (one, other))
+    return np.result_type(one, other) if numbers else object
 
 
 def _owners(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:

@@ -22,7 +22,7 @@ from dasp.explainer.inputs import Inputs
 from dasp.explainer.misfit import misfit
 from dasp.explainer.raw_tables import RawTables
 from dasp.explainer.result import Attributed, unbalanced_rows
-from dasp.explainer.rows import device_of, input_dtype, together
+from dasp.explainer.rows import Rows, device_of, input_dtype
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import PREDICTED
@@ -58,7 +58,8 @@ class Explainer:
         baselines: instead of a background, as in Captum: a number, a row, or a row for each row. Zeros by default.
         feature_mask: integers that broadcast to a row; entries with the same number are one player. Of images, each
             may have a mask of its own. `dasp.players` makes masks.
-        players: instead, a short text: "block:8", "superpixel:60", "window:25", … (see `dasp.players.named`).
+        players: instead, a short text: "block:8", "superpixel:60", "window:25", … (see `dasp.players.named`), or a
+            function from rows to masks.
         feature_names: of the columns, if `background` and X do not tell; or of the players.
         output_names: of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
@@ -110,7 +111,7 @@ class Explainer:
         seed: int = 0,
         show_progress: bool = False,
         output: Output = None,
-        players: str | None = None,
+        players: Any = None,
         mean: Any = None,
         std: Any = None,
         encoder: Any = None,
@@ -133,13 +134,13 @@ class Explainer:
             self.output_names = self.output_names or self.model.output_names
         given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
                  "feature_names": feature_names}  # fmt: skip
-        scaled = mean is not None or std is not None
-        if scaled:
-            self.model = normalized(self.model, mean, std, input_dtype(self.model), self.device)
+        channels = None
+        if mean is not None or std is not None:
+            self.model, channels = normalized(self.model, mean, std, input_dtype(self.model), self.device)
         if encoder is None:
-            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, scaled=scaled)
+            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, channels=channels)
         else:
-            if scaled or players is not None:
+            if channels is not None or players is not None:
                 raise BadInput("an encoder goes with raw columns as players, and without mean and std")
             self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
             self.model = self.inputs.model
@@ -161,13 +162,15 @@ class Explainer:
         of keyword arguments. Tensors with as many rows as X go along with them row by row.
         """
         parts = self.inputs.rows(X, "X")
-        x = together({key: rows.tensor for key, rows in parts.items()})
-        result = self.attribute(x, target, additional_forward_args)
+        result = self._explained(parts, target, additional_forward_args)
         return self.inputs.explanations(result, parts, self.output_names)
 
     def attribute(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Attributed:
         """The rows explained, as tensors; needs no shap."""
-        request = self.prepare(x, target, additional_forward_args)
+        return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
+
+    def _explained(self, rows: dict[Any, Rows], target: Any, extra: Any) -> Attributed:
+        request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
         result = self.run(request)
         if self.automatic and self.wanted.tolerance is None:
@@ -177,8 +180,11 @@ class Explainer:
 
     def prepare(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Request:
         """The rows and what is asked of them, checked; prediction and base are evaluated here, and only here."""
+        return self._prepared(self.inputs.rows(x, "x"), target, additional_forward_args)
+
+    def _prepared(self, rows: dict[Any, Rows], target: Any, extra: Any) -> Request:
         target = self._output(self.target if target is _OWN else target)
-        arguments = self.inputs.arguments(x, target, additional_forward_args)
+        arguments = self.inputs.arguments(rows, target, extra)
         try:
             return Request.of(self.model, arguments, at_once=self.wanted.batch_size)
         except (RuntimeError, IndexError, TypeError) as error:

@@ -40,12 +40,14 @@ class Inputs:
         baselines: Any,
         feature_mask: Any,
         feature_names: Any,
-        players: str | None = None,
-        scaled: bool = False,
+        players: Any = None,
+        channels: int | None = None,
     ) -> None:
         self.device, self.dtype, self.integers = device, input_dtype(model), takes_integers(model)
-        self.scaled = scaled  # whether whole numbers, as the shades of a photo, are made real ones by a normalisation
-        self.players = None if players is None else named(players)
+        self.channels = channels  # of a normalisation, which makes whole numbers real ones; 1 if it is for any number
+        self.players = named(players) if isinstance(players, str) else players
+        if not (players is None or callable(self.players)):
+            raise BadInput(f"players are {players!r}: a text like 'superpixel:60', or a function from rows to masks")
         if players is not None and feature_mask is not None:
             raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
@@ -76,19 +78,42 @@ class Inputs:
         found = one_by_one(baselines)
         for key, given in found.items():
             if given is not None and not isinstance(given, (int, float)):
-                tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
-                found[key] = tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+                found[key] = self._baseline(given, key)
         return found
+
+    def _baseline(self, given: Any, key: Any) -> Tensor:
+        if hasattr(given, "to_frame"):  # a row of a table
+            given = given.to_frame().T
+        if hasattr(given, "columns"):
+            return Rows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines").tensor
+        tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
+        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
 
     def rows(self, given: Any, what: str) -> dict[Any, Rows]:
         """The rows of each input."""
         found = {}
         for key, part in one_by_one(given).items():
             name = what if key is None else f"{what}[{key!r}]"
-            names = self.columns.get(key)
+            names = self.columns.get(key) or self._ordered(part, key)
             rows = Rows.of(part, self.dtype, self.device, integers=self.integers, names=names, what=name)
-            found[key] = replace(rows, tensor=rows.tensor.to(self.dtype)) if self.scaled else rows
+            found[key] = rows if self.channels is None else self._to_normalize(rows, key)
         return found
+
+    def _ordered(self, part: Any, key: Any) -> Sequence[str] | None:
+        """The names that were given, if they are those of a table in another order."""
+        own = [str(name) for name in getattr(part, "columns", ())]
+        return self.names[key] if own and sorted(own) == sorted(self.names.get(key, ())) else None
+
+    def _to_normalize(self, rows: Rows, key: Any) -> Rows:
+        if key is not None:
+            raise BadInput("mean and std are for one input: let the model normalise several")
+        shape = tuple(rows.tensor.shape)
+        if self.channels not in (1, shape[1]):
+            raise BadInput(
+                f"mean and std have {self.channels} numbers, and rows of shape {shape[1:]} have {shape[1]} channels or "
+                "columns, along their first dimension"
+            )
+        return replace(rows, tensor=rows.tensor.to(self.dtype))
 
     def _masks(self, parts: dict[Any, Tensor]) -> dict[Any, Tensor]:
         """The players of rows: those that were given, or as they are named."""
@@ -98,14 +123,15 @@ class Inputs:
             raise BadInput("players are named for one input only: for several, give a feature_mask for each")
         return {None: self.players(parts[None])}
 
-    def arguments(self, x: Any, target: Any, extra: Any) -> Arguments:
+    def arguments(self, given: dict[Any, Rows], target: Any, extra: Any) -> Arguments:
         """The arguments of an `attribute` call for rows, checked."""
-        parts = {key: rows.tensor for key, rows in self.rows(x, "x").items()}
+        parts = {key: rows.tensor for key, rows in given.items()}
+        absent = self._absent(parts)
         masks = self._masks(parts)
         for key, part in parts.items():
             if isinstance(target, list) and len(target) != len(part):
                 raise BadInput(f"there are {len(target)} targets for {len(part)} rows")
-            off, mask = self.off.get(key), masks.get(key)
+            off, mask = absent.get(key), masks.get(key)
             if self.averaged and off is not None and off.shape[1:] != part.shape[1:]:
                 shapes = tuple(off.shape[1:]), tuple(part.shape[1:])
                 raise BadInput("rows of the background have the shape {}, x {}".format(*shapes))
@@ -115,7 +141,14 @@ class Inputs:
                 )
         extra = tree_map_only(Tensor, lambda given: given.to(self.device), extra)
         players = together(masks) if masks else None
-        return Arguments(together(parts), together(self.off), target, extra, players, self.averaged)
+        return Arguments(together(parts), together(absent), target, extra, players, self.averaged)
+
+    def _absent(self, parts: dict[Any, Tensor]) -> dict[Any, Any]:
+        """What absent features are; a tuple of numbers is a number for each of several inputs, or else one row."""
+        only = self.off.get(None)
+        if None in parts or not isinstance(only, Tensor) or only.shape != (len(parts),):
+            return self.off
+        return dict(zip(parts, only.tolist(), strict=True))
 
     def note_zeros(self, tensors: tuple[Tensor, ...]) -> None:
         """Say once in the log what absent features are, where nobody said and zeros are far from the data."""

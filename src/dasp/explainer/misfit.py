@@ -28,7 +28,7 @@ def misfit(error: Exception, model: Any, x: Any) -> str:
     if not isinstance(x, Tensor) or not isinstance(own, nn.Module):
         return ""
     looks_up = takes_integers(own)
-    if x.is_floating_point() == looks_up and re.search("dtype|scalar type", str(error)):
+    if x.is_floating_point() == looks_up and re.search("dtype|scalar type|Input type", str(error)):
         wanted = "whole numbers, x.long()" if looks_up else "floating-point numbers, x.float()"
         computes = "looks its inputs up in an embedding" if looks_up else f"computes in {input_dtype(own)}"
         return f"the rows have dtype {x.dtype}, and the model {computes}: give it {wanted}"

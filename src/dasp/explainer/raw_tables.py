@@ -69,7 +69,7 @@ class RawTables(Inputs):
                 f"a missing value of {owner} stays missing behind the encoder: put a SimpleImputer in it, or give a "
                 "background"
             )
-        return self._tensor(row, "a row of missing values")
+        return self._tensor(row, "a row of missing values", typed=False)
 
     def _groups(self, feature_mask: Any) -> Tensor:
         columns = len(self.encoder.columns)
@@ -78,17 +78,16 @@ class RawTables(Inputs):
             raise BadInput(f"feature_mask has {groups.numel()} numbers, and the encoder takes {columns} raw columns")
         return groups
 
-    def _tensor(self, table: Any, what: str) -> Tensor:
+    def _tensor(self, table: Any, what: str, *, typed: bool = True) -> Tensor:
+        encoded = self.encoder.encoded(table, what)  # which says what cannot be encoded
         if self.numbered is not None:
-            self.encoder.encoded(table, what)  # which says what cannot be encoded
-            return self.numbered.of(table).to(self.device)
-        return torch.from_numpy(self.encoder.encoded(table, what)).to(self.device, self.dtype)
+            return self.numbered.of(table, typed=typed).to(self.device)
+        whole = self.integers and bool((encoded == np.round(encoded)).all())
+        return torch.from_numpy(encoded).to(self.device, torch.int64 if whole else self.dtype)
 
     def rows(self, given: Any, what: str) -> dict[Any, Rows]:
-        """The rows of a raw table. A tensor is one that was made here."""
-        if isinstance(given, Tensor):
-            return {None: Rows(given.cpu().numpy(), given, None)}
-        table = self.encoder.table(given, what)
+        """The rows of a raw table."""
+        table = self.encoder.table(given.cpu().numpy() if isinstance(given, Tensor) else given, what)
         return {None: Rows(table.to_numpy(dtype=object), self._tensor(table, what), self.encoder.columns)}
 
     def note_zeros(self, tensors: tuple[Tensor, ...]) -> None:
@@ -98,8 +97,9 @@ class RawTables(Inputs):
         """The result with a value for each raw column, in place of those for the numbers that are made of them."""
         if self.encoder.owners is None:
             return result
-        owners = np.array(self.encoder.owners)
-        firsts = [np.flatnonzero(owners == i)[:1] for i in range(len(self.encoder.columns))]
+        groups = self.groups.numpy()
+        made = groups[np.array(self.encoder.owners)]
+        firsts = [np.flatnonzero(made == group)[:1] for group in groups]
 
         def by_column(part: Tensor | None) -> Any:
             if part is None:

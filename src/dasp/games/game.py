@@ -143,7 +143,7 @@ class Game:
         """The inputs as values per player."""
         first = torch.arange(self.rows, device=self.device) * self.count + NOBODY + 1
         return tuple(
-            Toggled(on, off, (first.view(-1, *[1] * mask.dim()) + mask).expand(on.shape))
+            Toggled(on, off, torch.where(mask < 0, NOBODY, first.view(-1, *[1] * mask.dim()) + mask).expand(on.shape))
             for on, off, mask in zip(self.on, self.off, self.masks, strict=True)
         )
 

@@ -58,7 +58,7 @@ class Apart:
         """The probability of each entry's player; ½ for nobody's, which are the same on and off."""
         flat = self.probabilities.flatten()
         flat = torch.cat([torch.full_like(flat[:1], 0.5), flat])
-        return flat.index_select(0, self.players.flatten()).view(self.players.shape)
+        return flat.index_select(0, self.players.flatten()).view(self.players.shape).to(self.on.mean.dtype)
 
     @property
     def toggled(self) -> Toggled:

@@ -126,6 +126,8 @@ class _Composition:
         return node.target in KINKS and not all(x in self.affine for x in random)
 
     def _undefined(self, node: fx.Node) -> bool:
+        if node.target is aten._to_copy.default and not _real(node):  # whole numbers of a real one are a staircase
+            return any(map(_real, node.all_input_nodes))
         if node.target in _QUOTIENTS:
             return self._random(node.args[1]) and node.args[1] in self.affine
         if node.target not in _ROOTS_AND_LOGARITHMS or _natural(node):

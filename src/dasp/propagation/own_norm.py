@@ -75,7 +75,7 @@ class _OwnNorm:
         while isinstance(factor, fx.Node):
             if factor.target is aten.unsqueeze.default and restored is None:
                 restored = factor.args[1]
-            elif factor.target in _STEPS and not any(isinstance(x, fx.Node) for x in factor.args[1:]):
+            elif factor.target in _STEPS and not factor.kwargs and not any(map(_is_node, factor.args[1:])):
                 steps.insert(0, _step(factor.target, factor.args[1:]))
             elif factor.target is not aten.expand.default and not _whole_slice(factor):  # which change no number
                 break
@@ -120,6 +120,10 @@ class _Sums:
     keepdim: bool
     steps: list[Callable[[Any], Any]]
     centred: bool = False
+
+
+def _is_node(x: Any) -> bool:
+    return isinstance(x, fx.Node)
 
 
 def _step(op: Any, extra: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -36,15 +36,21 @@ class Normalized(nn.Module):
 
 def normalized(
     model: Callable[..., Any], mean: Any, std: Any, dtype: torch.dtype, device: torch.device | str | None
-) -> Callable[..., Any]:
-    """The model as a function of numbers that are normalised first; what is None is left out."""
+) -> tuple[Callable[..., Any], int]:
+    """The model as a function of numbers that are normalised first, and how many channels that is for; 1 if for any
+    number. What is None is left out."""
     centre, scale = (_numbers(name, given, absent, dtype, device)
                      for name, given, absent in (("mean", mean, 0.0), ("std", std, 1.0)))  # fmt: skip
     if bool((scale <= 0).any()):
         raise BadInput(f"std is {std!r}: positive numbers are needed")
+    channels = max(centre.numel(), scale.numel())
+    if min(centre.numel(), scale.numel()) not in (1, channels):
+        raise BadInput(
+            f"mean has {centre.numel()} numbers and std {scale.numel()}: one for each channel, or one, is needed"
+        )
     if isinstance(model, nn.Module):
-        return Normalized(model, centre, scale)
-    return lambda x, *args, **keywords: model(_scaled(x, centre, scale), *args, **keywords)
+        return Normalized(model, centre, scale), channels
+    return lambda x, *args, **keywords: model(_scaled(x, centre, scale), *args, **keywords), channels
 
 
 def _scaled(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -52,7 +58,7 @@ def _scaled(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def _along_channels(numbers: Tensor, x: Tensor) -> Tensor:
-    return numbers if numbers.dim() == 0 else numbers.view(-1, *[1] * (x.dim() - 2))
+    return numbers if numbers.numel() == 1 else numbers.view(-1, *[1] * (x.dim() - 2))
 
 
 def _numbers(name: str, given: Any, absent: float, dtype: torch.dtype, device: torch.device | str | None) -> Tensor:

@@ -22,12 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dasp.errors import Operation, UnsupportedOperation
 from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, standardized
 from dasp.propagation.rules.arithmetic import add, product, rsub, sub
 from dasp.propagation.rules.maximum import dimensions, in_pairs
 from dasp.propagation.rules.registry import RULES, Rule, rule, same_entry, within
 
 aten = torch.ops.aten
+_HUGE = 1e3
 
 
 def _step(x: Gaussian, below: float, above: float, certain: Tensor) -> Gaussian:
@@ -176,6 +178,7 @@ def where(condition: Tensor | Gaussian, a: Gaussian | Tensor, b: Gaussian | Tens
 
         columns = None if a.factors is None or b.factors is None else torch.vmap(choose)(a.factors, b.factors)
         return Gaussian(choose(a.mean, b.mean), choose(a.variance, b.variance), columns)
+    _check_moderate(a, b)
     m, y, z = _numbers(condition, a, b)
     difference = y.mean - z.mean
     spread = y.total_variance + z.total_variance - 2 * y.covariance(z)
@@ -187,6 +190,15 @@ def where(condition: Tensor | Gaussian, a: Gaussian | Tensor, b: Gaussian | Tens
         factors = m.mean * y.factors + other * z.factors + difference * m.factors
     own = own + m.total_variance * nonnegative(spread) + covariance**2
     return Gaussian(z.mean + m.mean * difference + covariance, own, factors)
+
+
+def _check_moderate(*values: Any) -> None:
+    """Refuse a random choice of what masks a softmax: −10⁹ or nothing has no use for a mean and a variance."""
+    if any(isinstance(x, Tensor) and bool((x.abs() > _HUGE).any()) for x in values):
+        mask = Operation(
+            "aten.where.self", f"a choice by players of a number beyond {_HUGE:g}, as in a mask for softmax"
+        )
+        raise UnsupportedOperation([mask])
 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor, tracker=same_entry, moves=True, takes="counts")

@@ -58,15 +58,18 @@ def token_attention(
         mask = torch.ones(len(asking), len(asked), dtype=torch.bool, device=asked.device).tril()
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.on.mean.dtype).masked_fill(~mask, -torch.inf)
-    if mask is not None and bool((mask == -torch.inf).all(-1).any()):
-        return None
+    seen: Any = 1  # 0 for queries that may attend to nothing, whose result is 0
+    if mask is not None:
+        nothing = (mask == -torch.inf).all(-1, keepdim=True)
+        mask, seen = mask.masked_fill(nothing, 0), (~nothing).to(query.on.mean.dtype)
     scale = 1 / math.sqrt(query.on.mean.shape[-1]) if scale is None else scale
     own = (asking[:, None] == asked) & (asked >= 0)
     attention = _Attention(query, key, value, own, mask, scale)
     if attention.depth > _DEEPEST:
         return None
     result = attention.result()
-    off, on = (Gaussian(result.mean[s], result.variance[s], result.factors[:, s]) for s in (0, 1))  # type: ignore[index]
+    parts = ((result.mean[s], result.variance[s], result.factors[:, s]) for s in (0, 1))  # type: ignore[index]
+    off, on = (Gaussian(*(part * seen for part in half)) for half in parts)
     players = query.players[..., :1].expand((*query.players.shape[:-1], result.mean.shape[-1]))
     return Apart(on, off, players, query.probabilities)
 
