@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from copy import deepcopy
 from itertools import permutations, product
 from pathlib import Path
 
@@ -153,6 +154,39 @@ def test_the_values_of_a_function_are_exact():
     assert list(explanation.data) == ["The ", "quick ", "fox ", "does ", "not ", "jump"]
     assert explanation.error_std.shape == explanation.values.shape == (6, 2)
     np.testing.assert_allclose(explanation.values.sum(0) + explanation.base_values, function([TEXT])[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_a_large_offset_takes_no_digits_from_exact_values(dtype):
+    def function(texts):
+        return torch.tensor([2**40 + 3 * text.count("fox") + ("not jump" in text) * 8 for text in texts], dtype=dtype)
+
+    explanation = TextExplainer(function)(TEXT)
+    assert explanation.values.tolist() == pytest.approx([0, 0, 3, 0, 4, 4], abs=1e-3)
+    assert explanation.base_values == 2**40
+    alone = TextExplainer(function)("fox")
+    assert alone.values.tolist() == [3]
+
+
+def test_a_function_may_compute_in_less_than_it_returns():
+    """Rounding that depends on the texts beside one, as by their padding, is no reason to refuse it."""
+
+    def function(texts):
+        longest = max(map(len, texts))
+        return torch.tensor([len(text) * (1 + 1e-6 * longest / len(TEXT)) for text in texts], dtype=torch.float64) + 1
+
+    explanation = TextExplainer(function)(TEXT)
+    assert explanation.values.sum() == pytest.approx(len(TEXT), rel=1e-5)
+
+
+def test_a_continuation_is_as_precise_as_its_model(gpt):
+    model, tokenizer = gpt
+    single, double = (
+        TextExplainer(own, tokenizer).continuation("the quick fox", " jumps")
+        for own in (model, deepcopy(model).double())
+    )
+    assert double.base_values != np.float32(double.base_values)
+    np.testing.assert_allclose(single.values, double.values, atol=1e-4)
 
 
 def replaced(tokenizer, absent, present):
@@ -479,6 +513,9 @@ def cases():
     yield lambda: TextExplainer(len, object()), "a function takes texts"
     yield lambda: TextExplainer(model, object()), "take a fast one"
     yield lambda: plain([]), "there are no texts"
+    yield lambda: plain(None), "texts are a string or a list of strings, not None"
+    exact = TextExplainer(lambda texts: torch.tensor([float(len(text)) for text in texts]), method="exact")
+    yield lambda: exact(" ".join("a" * 30)), "(players='sentence'), or method='bayesian'"
     yield lambda: plain(["a b", 3]), "a text is a string, a pair of strings or a list of its pieces, not 3"
     yield lambda: plain(["a b"], target=[0, 1]), "there are 2 targets for 1 texts"
     yield lambda: plain("a b", target="good"), "there is no output 'good': output_names are not known"

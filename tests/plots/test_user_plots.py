@@ -317,6 +317,35 @@ def test_players_of_images_are_outlined_and_have_their_value():
     assert axes.images[0].get_array()[0, 0] == 0 + 6 + 12
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_has_the_players_of_its_own_mask(channels):
+    wide = torch.arange(6) // 3 + torch.zeros(4, 1, dtype=torch.int64)  # left and right
+    high = torch.arange(4)[:, None] // 2 + torch.zeros(6, dtype=torch.int64)  # above and below
+    masks = torch.stack([wide, high])[:, None].expand(2, channels, 4, 6)
+    own = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    values = torch.stack([worth[mask] for worth, mask in zip(own, masks, strict=True)])
+    spread = shap.Explanation(np.moveaxis(values.numpy(), 1, 3) / (12 * channels), np.zeros(2))
+    given = [masks, masks.movedim(1, 3), masks[:, :1]] + [masks[:, 0]] * (channels == 1)
+    for explanation, mask in itertools.product([values, spread], given):
+        panels = plots.image(explanation, feature_mask=mask).ravel()
+        for axes, worth, single, lines in zip(panels, own, (wide, high), (4, 6), strict=True):
+            assert np.allclose(axes.images[0].get_array(), worth[single])
+            (outlines,) = axes.collections
+            assert len(outlines.get_segments()) == lines
+    first = plots.image(values[:1], feature_mask=masks[0][None])
+    assert np.array_equal(first.images[0].get_array(), own[0][wide])
+    with pytest.raises(BadInput, match=r"shape \(3, .*does not broadcast to 2 images"):
+        plots.image(values, feature_mask=masks[[0, 0, 1]])
+
+
+def test_channels_of_a_pixel_that_are_one_player_have_its_interval():
+    values = np.stack([np.full((4, 4, 3), value / 3) for value in (1.9, 2.1)])  # of deviations 1: 1.96 is certain
+    given = shap.Explanation(values, np.zeros(2), error_std=np.full(values.shape, 1 / 3))
+    unsure, sure = (axes.images[0].get_array() for axes in plots.image(given, only_certain=True).ravel())
+    assert (unsure == 0).all()
+    assert np.allclose(sure, 2.1)
+
+
 def test_texts_break_into_lines_that_do_not_overlap():
     words = ["word", "<b>", "$x$", "a_b", "שלום", "much longer than the others"] * 12
     axes = plots.text(random(72), data=words, std=np.full(72, 0.3), title="Some words")

@@ -36,16 +36,19 @@ class Request:
     keys: tuple[str, ...] | None = None  # keywords of the inputs, if they were given by these
 
     @staticmethod
-    def of(function: Callable[..., Tensor], arguments: Arguments, *, at_once: int | None = None) -> Request:
-        """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once."""
+    def of(
+        function: Callable[..., Tensor], arguments: Arguments, *, at_once: int | None = None, rounding: float = 0.0
+    ) -> Request:
+        """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once. The
+        function may round more than its outputs' dtype does: to this relative precision."""
         parts = games(arguments)
         if arguments.names:
             function = forward_of(function, names=arguments.names)
         try:
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once)
+            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
         except SeveralOutputs:
             function = forward_of(function)
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once)
+            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
         ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
@@ -192,7 +195,7 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
 
 
-def _check_function(function: Callable[..., Any], game: Game, at_once: int) -> None:
+def _check_function(function: Callable[..., Any], game: Game, at_once: int, rounding: float) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
     batch. The first row's baseline is evaluated twice in one batch, and once beside another coalition."""
     if isinstance(function, nn.Module):
@@ -201,12 +204,12 @@ def _check_function(function: Callable[..., Any], game: Game, at_once: int) -> N
     half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
     nobody = torch.zeros_like(half)
     same = _outputs(function, first, (nobody, nobody), at_once)
-    if not _alike(same[0], same[1]):
+    if not _alike(same[0], same[1], rounding):
         raise ValueError(
             "the model's outputs for the same input differ from one evaluation to the next (dropout that is always "
             "on, or random numbers of its own): its Shapley values would be noise; make it deterministic"
         )
-    if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0]):
+    if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0], rounding):
         raise ValueError(
             "the model's output for a row depends on the rows beside it in the batch (a batch norm without running "
             "statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be computed "
@@ -221,10 +224,10 @@ def _outputs(function: Callable[..., Any], row: Game, coalitions: tuple[Tensor, 
     return torch.cat([row.evaluate(function, part) for part in parts])[:, 0]
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
+def _alike(a: Tensor, b: Tensor, rounding: float) -> bool:
     """Equal up to rounding, which may depend on the place in a batch; what is not finite is another matter."""
     if not bool(a.isfinite().all() and b.isfinite().all()):
         return True
     scale = float(torch.maximum(a.abs().max(), b.abs().max())) if a.numel() else 0.0
-    precision = torch.finfo(a.dtype).eps ** 0.5 if a.is_floating_point() else 0.0
+    precision = max(torch.finfo(a.dtype).eps, rounding) ** 0.5 if a.is_floating_point() else 0.0
     return bool(((a - b).abs() <= 10 * precision * scale).all())

@@ -47,12 +47,13 @@ def image(
             or several rows of them. A dict of such by the methods' names draws them side by side.
         data: the pictures, if the explanation does not tell: like the attributions.
         std: the standard deviations of attributions, if the explanation does not tell.
-        feature_mask: the players, integers that broadcast to an image; they are outlined. Every pixel of a player has
-            the player's value, as Captum gives it; explanations of `dasp.Explainer`, where it is divided among
-            pixels, are added up.
+        feature_mask: the players, integers that broadcast to an image, or to rows of them that each have players of
+            their own; they are outlined. Every pixel of a player has the player's value, as Captum gives it;
+            explanations of `dasp.Explainer`, where it is divided among pixels, are added up.
         overlay: draw over the picture; else beside it. By default over it, but beside it for several methods.
         limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
-        only_certain: leave out values whose interval of 95 % holds 0.
+        only_certain: leave out values whose interval of 95 % holds 0. Without a feature_mask, the standard deviations
+            of a pixel's channels are added: this is right if they are one player, and otherwise leaves out too much.
         title: above the panel of one method; those of a dict have their names there.
         ax: the axes to draw on, for one image of one method without its picture beside it.
 
@@ -63,9 +64,9 @@ def image(
     ''
     """
     methods = dict(explanation) if isinstance(explanation, Mapping) else {title: explanation}
-    pictures, found = None, {}
+    pictures, players, found = None, None, {}
     for name, one in methods.items():
-        maps, own = _read(one, data, std, feature_mask, only_certain=only_certain)
+        maps, own, players = _read(one, data, std, feature_mask, only_certain=only_certain)
         found[name], pictures = maps, pictures if own is None else own
     shape = _common_shape(found, pictures)
     over = len(methods) == 1 if overlay is None else overlay
@@ -84,7 +85,7 @@ def image(
         size = _INCH * len(columns) + 1.1, (_INCH * aspect + 0.1) * shape[0] + above
         panels = new_panels(shape[0], len(columns), *size)
     largest = limit or max(float(np.abs(maps).max()) for maps in found.values()) or 1.0
-    outlines = None if feature_mask is None else _outlines(array(feature_mask), shape[1:])
+    outlines = None if players is None else [_outlines(own) for own in players]
     for i, row in enumerate(panels):
         for name, axes in zip(columns, row, strict=True):
             if pictures is not None and beside and axes is row[0]:
@@ -92,7 +93,7 @@ def image(
             else:
                 _map(axes, found[name][i], largest, None if pictures is None or not over else pictures[i])
                 if outlines is not None:
-                    axes.add_collection(LineCollection(outlines, colors="0.25", linewidths=0.5))
+                    axes.add_collection(LineCollection(outlines[i % len(outlines)], colors="0.25", linewidths=0.5))
             if i == 0:
                 axes.set_title(headings[name], fontsize=SMALL, parse_math=False)
             _framed(axes)
@@ -116,8 +117,8 @@ def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> 
 
 def _read(
     given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """The values of pixels and the pictures, (rows, height, width) and (rows, height, width, channels)."""
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """The values of pixels, (rows, height, width), the pictures and the players, (…, height, width, channels)."""
     found = read(given, data=data, std=std)
     if not 2 <= found.values.ndim <= 4:
         raise BadInput(
@@ -134,18 +135,18 @@ def _read(
     if pictures is not None:
         alike = pictures.shape == shape
         pictures = _channels_last(pictures, axis if alike else _channel_axis(pictures.shape, one=pictures.ndim == 3))
-    if feature_mask is not None:
-        players = _players(array(feature_mask), values.shape[1:])
+    players = None if feature_mask is None else _players(array(feature_mask), values.shape)
+    if players is not None:
         values = _of_players(values, players, add=found.spread)
         deviations = None if deviations is None else _of_players(deviations, players, add=found.spread)
         pixels = _once(values, players)
         wide = None if deviations is None else np.sqrt(_once(np.square(deviations), players))
     else:
         pixels = values.sum(-1)
-        wide = None if deviations is None else np.sqrt(np.square(deviations).sum(-1))
+        wide = None if deviations is None else deviations.sum(-1)
     if only_certain and wide is not None:
         pixels = np.where(np.abs(pixels) <= INTERVAL * wide, 0, pixels)
-    return pixels, pictures
+    return pixels, pictures, players
 
 
 def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
@@ -167,26 +168,34 @@ def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
 
 
 def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The number of every entry's player, (height, width, channels), from 0."""
-    height, width, channels = shape
-    mask = mask[0] if mask.ndim == 4 else mask
-    if mask.ndim == 3:
-        last = mask.shape[2] in (1, channels) and mask.shape[:2] == (height, width)
-        mask = mask if last else np.moveaxis(mask, 0, 2)
-    else:
-        mask = mask[..., None]
+    """The number of every entry's player, (1 or rows, height, width, channels), from 0 in each row."""
+    rows, height, width, channels = shape
+    given = mask.shape
+    if mask.ndim == 3 and channels == 1 and given == (rows, height, width):
+        mask = mask[:, None]
+    while mask.ndim < 4:
+        mask = mask[None]
+    if mask.shape[1:3] != (height, width) or mask.shape[3] not in (1, channels):
+        mask = np.moveaxis(mask, 1, 3)
     try:
-        whole = np.broadcast_to(mask, shape)
+        whole = np.broadcast_to(mask, (len(mask), *shape[1:]))
+        np.broadcast_to(whole, shape)
     except ValueError:
-        raise BadInput(f"feature_mask has the shape {mask.shape}, which does not broadcast to {shape}") from None
-    return np.unique(whole, return_inverse=True)[1].reshape(shape)
+        raise BadInput(
+            f"feature_mask has the shape {given}, which does not broadcast to {rows} images of (height, width, "
+            f"channels) {shape[1:]}"
+        ) from None
+    return np.stack([np.unique(own, return_inverse=True)[1].reshape(shape[1:]) for own in whole])
 
 
 def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.ndarray:
     """Entries with the value of their player: the mean of its entries, which all have it, or their sum."""
-    flat, numbers = values.reshape(len(values), -1), players.ravel()
-    sums = np.stack([np.bincount(numbers, row) for row in flat])
-    return (sums if add else sums / np.bincount(numbers))[:, numbers].reshape(values.shape)
+    result = np.empty_like(values)
+    for row, own, entries in zip(result, np.broadcast_to(players, values.shape), values, strict=True):
+        numbers = own.ravel()
+        sums = np.bincount(numbers, entries.ravel())
+        row[...] = (sums if add else sums / np.bincount(numbers))[own]
+    return result
 
 
 def _once(values: np.ndarray, players: np.ndarray) -> np.ndarray:
@@ -195,10 +204,8 @@ def _once(values: np.ndarray, players: np.ndarray) -> np.ndarray:
     return (values / alike).sum(-1)
 
 
-def _outlines(mask: np.ndarray, shape: tuple[int, ...]) -> list[list[tuple[float, float]]]:
-    """Lines between pixels of different players."""
-    channels = mask.shape[0] if mask.ndim == 3 and mask.shape[1:] == shape else mask.shape[2] if mask.ndim == 3 else 1
-    players = _players(mask, (*shape, channels))
+def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
+    """Lines between pixels of different players, (height, width, channels)."""
     below = (players[1:] != players[:-1]).any(-1)
     right = (players[:, 1:] != players[:, :-1]).any(-1)
     lines = [[(x - 0.5, y + 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(below)]

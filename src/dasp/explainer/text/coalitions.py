@@ -72,4 +72,5 @@ def _checked(outputs: Any, rows: int) -> Tensor:
             f"the model must return one row of outputs for each text; for {rows} texts it gave the shape "
             f"{tuple(outputs.shape)}: say by `output` what of it is to be explained"
         )
-    return outputs.detach().cpu().float()  # as models compute, whatever functions around them make of it
+    enough = torch.float32 if outputs.is_floating_point() else torch.float64  # which has whole numbers as they are
+    return outputs.detach().cpu().to(torch.promote_types(outputs.dtype, enough))

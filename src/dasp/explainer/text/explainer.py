@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ log = logging.getLogger("dasp")
 
 _DIVISIONS = ("token", "word", "sentence")
 _EVALUATE = ("Exact", "BayesianShapley", "Permutations")  # all that can be done with a text is to evaluate the model
+_ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
+_MOST_PLAYERS = METHODS["Exact"].players or 0
 _OF_A_VALUE = 0.2  # tolerances are for values that are a part of many
 
 Text = str | tuple[str, str] | list[str]
@@ -83,7 +85,7 @@ class TextExplainer:
             raise BadInput(f"players are 'token', 'word', 'sentence' or a function of a text, not {players!r}")
         if absent is not None and not isinstance(absent, str):
             raise BadInput(f"absent is 'mask', 'pad', 'drop' or a text, not {absent!r}")
-        self.model, self.players, self.output = model, players, output
+        self.model, self.players, self.output, self.batch_size = model, players, output, batch_size
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, absent)
         if self.vocabulary is None:
             self.absent = _absent_of_strings(model, players, absent, output)
@@ -94,7 +96,6 @@ class TextExplainer:
         if not self.automatic and self.method not in _EVALUATE:
             raise BadInput(f"texts are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
         self.wanted = Wanted(batch_size=batch_size, seed=seed, show_progress=show_progress)
-        self.batch_size = batch_size
         self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
         self._methods: dict[str, Attribution] = {}
 
@@ -118,6 +119,8 @@ class TextExplainer:
             tolerance: stop with a text when its largest standard deviation is below this fraction of
                 |prediction − base|. By default 0.01, less for more than 20 players.
         """
+        if not isinstance(texts, Iterable):
+            raise BadInput(f"texts are a string or a list of strings, not {texts!r}")
         several = [texts] if isinstance(texts, (str, tuple)) else list(texts)
         if not several:
             raise BadInput("there are no texts to explain")
@@ -207,7 +210,7 @@ class TextExplainer:
             found = _undivided(worth, target, number)
         else:
             on = torch.ones(1, number, dtype=torch.float64)
-            request = Request.of(worth, Arguments(on, None, target))
+            request = Request.of(worth, Arguments(on, None, target), rounding=_ROUNDING)
             worth.remembers = True
             found = self._estimated(request, wanted)
         return TextAttributed(worth.divided.pieces, worth.divided.players, found)
@@ -229,10 +232,15 @@ class TextExplainer:
 
     def _choice(self, players: int, wanted: Wanted) -> tuple[str, Wanted]:
         """The method, and what is wanted of it."""
+        if self.method == "Exact" and players > _MOST_PLAYERS:
+            raise BadInput(
+                f"the text has {players} players, and exact values are of {_MOST_PLAYERS} at most: choose longer ones "
+                "(players='sentence'), or method='bayesian'"
+            )
         if not self.automatic:
             return self.method, wanted
         most = wanted.max_evaluations or MOST
-        if 2**players <= most:
+        if 2**players <= most and players <= _MOST_PLAYERS:
             log.info("Exact: %d players have only %d coalitions", players, 2**players)
             return "Exact", wanted
         log.info("BayesianShapley: %d players have more than %d coalitions", players, most)

@@ -102,7 +102,8 @@ class Continued:
         if logits.dim() != 3:
             raise BadInput(f"logits of shape {tuple(logits.shape)} are no language model's, which has one row a token")
         places = (before[:, None] + torch.arange(number) - (longest - logits.shape[1])).to(logits.device)
-        chosen = logits[torch.arange(len(rows), device=logits.device)[:, None], places].float().log_softmax(-1)
+        precise = torch.promote_types(logits.dtype, torch.float32)
+        chosen = logits[torch.arange(len(rows), device=logits.device)[:, None], places].to(precise).log_softmax(-1)
         index = self.tokens.to(logits.device).expand(len(rows), -1)[..., None]
         each = chosen.gather(-1, index)[..., 0]
         return each if self.per_token else each.sum(-1)
