@@ -152,6 +152,8 @@ def explain(**given: Any) -> None:
     options = Options(**given)
     if options.engine == "ray" and find_spec("ray") is None:
         raise _missing("ray", "cluster")
+    if options.text is not None and find_spec("transformers") is None:
+        raise _missing("transformers", "text")
     with _needs("cli"):
         from dasp.jobs.opened import open_files  # noqa: PLC0415
     open_files(options)  # which says what is wrong with them before torch is imported

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import torch
 from explain_files import FACTORY, rows, write_csv
 from PIL import Image, PngImagePlugin
+from small_language import bert_tokenizer
 from torch import nn
 
 
@@ -31,6 +32,7 @@ def write_bad_files(here: Path) -> None:
     _images(here)
     _odd_images(here)
     _special_files(here)
+    _folders_of_language(here)
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
     for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "model.ts", "damaged.safetensors", "rows.xlsx"):
@@ -217,3 +219,13 @@ def _special_files(here: Path) -> None:
     (here / "loop.csv").symlink_to("loop.csv")
     (here / "dead").mkdir()
     (here / "dead" / "a.png").symlink_to("nowhere")
+
+
+def _folders_of_language(here: Path) -> None:
+    (here / "said.csv").write_text("n,said\n1,a good film\n2,\n")
+    (here / "full.csv").write_text("n,said\n1,a good film\n2,the lazy dog\n")
+    bert_tokenizer().save_pretrained(here / "words")
+    for file in ("broken/tokenizer.json", "adapter/adapter_config.json", "language/config.json"):
+        (here / file).parent.mkdir()
+        (here / file).write_text("{}")
+    (here / "language" / "model.safetensors").write_bytes(b"\x08\x00nothing of use")

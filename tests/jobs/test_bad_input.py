@@ -277,6 +277,45 @@ CASES: dict[str, tuple[str, str]] = {
     "output that is a folder": ("small:build rows.csv -o folder.parquet", "is not a file, and cannot be replaced"),
     "output that cannot be written": ("small:build rows.csv -o /proc/out.parquet", "cannot be written"),
     "output of something else": ("small:build rows.csv -o nulls.parquet", "was not written by dasp explain"),
+    # texts
+    "no such column of texts": ("small:build said.csv --text words --tokenizer words", "no column 'words'; there are"),
+    "texts that are numbers": (
+        "small:build said.csv --text n --tokenizer words", "column 'n' has nothing but numbers; name another"),
+    "damaged tokenizer": (
+        "small:build full.csv --text said --tokenizer broken", "broken cannot be read as a tokenizer"),
+    "Parquet with numbers for texts": (
+        "small:build whole.parquet --text a --tokenizer words", "column 'a' is of type float, not of texts"),
+    "texts of an NPY": ("small:build rows.npy --text a --tokenizer words", "--text names columns, but rows.npy"),
+    "texts that are the target": (
+        "small:build said.csv --text said --target said --tokenizer words", "'said' is the target"),
+    "empty text": ("small:build said.csv --text said --tokenizer words", "column 'said' is missing or empty in row 1"),
+    "texts without a tokenizer": ("small:build said.csv --text said", "has no tokenizer of its own: name the folder"),
+    "no such tokenizer": (
+        "small:build said.csv --text said --tokenizer absent", "--tokenizer: absent: there is no such folder"),
+    "folder without a tokenizer": (
+        "small:build said.csv --text said --tokenizer nothing", "nothing: has no tokenizer, such as a tokenizer.json"),
+    "folder without a model": ("words said.csv --text said", "words: is a folder without config.json"),
+    "folder with an adapter": ("adapter said.csv --text said", "adapter: has an adapter: merge it with its model"),
+    "model of texts without texts": ("language said.csv", "which takes texts: name their column by --text"),
+    "model of texts without a tokenizer": ("language said.csv --text said", "language: has no tokenizer"),
+    "damaged model of texts": (
+        "language full.csv --text said --tokenizer words", "language cannot be read as a model for the classification"),
+    "texts for a program": ("damaged.pt2 said.csv --text said", "a model of texts is a folder of a Hugging Face model"),
+    "texts for a model of numbers": (
+        "small:build full.csv --text said --tokenizer words", "takes no input_ids or no attention_mask"),
+    "words of numbers": ("small:build rows.csv --players word", "is for texts: name their column by --text"),
+    "tokenizer of numbers": ("small:build rows.csv --tokenizer words", "--tokenizer is for texts"),
+    "absent pieces of numbers": ("small:build rows.csv --absent mask", "--absent is for texts"),
+    "blocks of texts": ("small:build said.csv --text said --players block:8", "texts have word, token, sentence"),
+    "groups of texts": ("small:build said.csv --text said --groups good.json", "--groups is for numbers, and --text"),
+    "baseline of texts": ("small:build said.csv --text said --baseline zero", "--baseline is for numbers, and --text"),
+    "background of texts": (
+        "small:build said.csv --text said --background rows.npy", "--background is for numbers, and --text"),
+    "texts that are normalised": (
+        "small:build said.csv --text said --normalize 1/2", "--normalize is for numbers, and --text"),
+    "columns beside texts": ("small:build said.csv --text said --columns n", "--columns is for numbers, and --text"),
+    "data of texts": ("small:build said.csv --text said --with-data", "--with-data is for numbers, and --text"),
+    "CSV output of texts": ("small:build said.csv --text said -o out.csv", "texts have different numbers of pieces"),
     # the command
     "no data": ("small:build", "Missing argument 'DATA'"),
     "unknown option": ("small:build rows.csv --speed 3", "No such option: --speed"),

@@ -19,7 +19,7 @@ from dasp.jobs.cluster import drive
 from dasp.jobs.parts import unpacked
 from dasp.jobs.pool import Order
 from dasp.jobs.reading.chunks import Reader
-from dasp.jobs.worker import Worker, explained
+from dasp.jobs.worker import Works, explained
 
 __all__ = ["Explained", "Order", "locally", "on_ray"]
 
@@ -35,7 +35,7 @@ class Explained:
     table: pa.Table
 
 
-def locally(worker: Worker, reader: Reader, done: frozenset[int]) -> Iterator[Explained]:
+def locally(worker: Works, reader: Reader, done: frozenset[int]) -> Iterator[Explained]:
     """Explain one chunk after the other by a worker in this process."""
     for chunk in reader.chunks(done):
         yield Explained(chunk.number, explained(worker, chunk))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ def describe(
     job: Job = {"dasp": dasp.__version__, "torch": torch.__version__}
     job |= {name_of(name): getattr(options, name) for name, option in OPTIONS.items() if option.identity}
     job |= contents
-    job["--baseline"] = job["--baseline"] or "zero"
+    if options.text is None:
+        job["--baseline"] = job["--baseline"] or "zero"
+    else:
+        job["transformers"] = version("transformers")
     job[PARAMETERS], job[_OUTPUTS] = fingerprint(model), _digest({"": outputs})
     job["skipped rows"] = {"number": len(skipped), "first": list(skipped[:_LISTED])}
     return json.loads(json.dumps(job))

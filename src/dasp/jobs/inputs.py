@@ -16,7 +16,7 @@ from dasp.errors import BadInput
 from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import beside, parts_of
-from dasp.jobs.reading.files import is_folder
+from dasp.jobs.reading.files import files_in, is_folder
 
 __all__ = ["check_apart", "checksum", "contents"]
 
@@ -33,6 +33,9 @@ def check_apart(options: Options, model: nn.Module) -> None:
     parts = parts_of(options.output).resolve()
     read = {name: _files(name, path) for name, path in _named(options).items()}
     read["MODEL"] = _model_files(options.model, model)
+    for name, folder in {"MODEL": Path(options.model), name_of("tokenizer"): options.tokenizer}.items():
+        if folder and folder.is_dir() and folder.samefile(options.output.parent):
+            raise BadInput(f"--output {options.output} is in a folder that is read ({name}): name another one")
     for name, files in read.items():
         for file in files:
             for output in filter(None, (options.output, beside(options.output))):
@@ -62,10 +65,12 @@ def _named(options: Options) -> dict[str, Path]:
 
 
 def _files(name: str, path: Path) -> list[Path]:
-    """A file, or the images in a folder."""
+    """A file, the images in a folder, or what a tokenizer consists of."""
     try:
         if not is_folder(path):
             return [path]
+        if name == name_of("tokenizer"):
+            return files_in(path)
         from dasp.jobs.reading.images import image_files  # noqa: PLC0415 (Pillow is for images only)
 
         return image_files(path)
@@ -74,11 +79,15 @@ def _files(name: str, path: Path) -> list[Path]:
 
 
 def _model_files(source: str, model: nn.Module) -> list[Path]:
-    path = Path(source) if Path(source).is_file() else _source(source.partition(":")[0])
+    path = Path(source)
+    if path.is_dir():
+        files = files_in(path)
+    else:
+        files = [file for file in [path if path.is_file() else _source(source.partition(":")[0])] if file]
     classes = map(_source, sorted({type(module).__module__ for module in model.modules()}))
     own = [file for file in classes if file and not {"site-packages", "dist-packages"} & set(file.parts)]
     kept = model.files if isinstance(model, Evaluated) else []
-    return list(dict.fromkeys([*([path] if path else []), *kept, *own]))
+    return list(dict.fromkeys([*files, *kept, *own]))
 
 
 def _source(module: str) -> Path | None:

@@ -5,6 +5,7 @@
     load_model("model.keras")                                         a Keras 3 model
     load_model("model.onnx")                                          a model that onnxruntime evaluates
     load_model("classifier.joblib", trust=True)                       a scikit-learn MLP
+    load_model("folder")                                              a classifier of texts, by Hugging Face
 
 A file that can run code when it is read (any pickle) is refused unless it is trusted. A factory is the user's own code,
 named by the user, and runs.
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import converted
 from dasp.jobs.evaluated import Evaluated, Script
+from dasp.jobs.hugging_face import read_classifier
 from dasp.jobs.model_files import check_model, is_factory, untrusted
 from dasp.jobs.onnx_files import read_onnx
 from dasp.jobs.programs import read_program
@@ -44,9 +46,9 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     """Read or build a model, as a module in evaluation mode.
 
     Args:
-        source: a model (a module, an `ExportedProgram`, a scikit-learn MLP, a Keras model), the path of a file, or
-            "package.module:build", a function or class that is called without arguments; the working directory is
-            searched, too.
+        source: a model (a module, an `ExportedProgram`, a scikit-learn MLP, a Keras model), the path of a file or
+            folder, or "package.module:build", a function or class that is called without arguments; the working
+            directory is searched, too.
         weights: a state dict for a module or factory: `.safetensors`, or what `torch.save` wrote.
         trust: read files that can run code.
 
@@ -58,7 +60,7 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
         check_model(source, weights, trust=trust)
     model = _read(source, trust) if named else source
     if weights is not None:
-        program = named and Path(source).suffix.lower() == ".pt2"
+        program = named and (Path(source).suffix.lower() == ".pt2" or Path(source).is_dir())
         if program or isinstance(model, Evaluated) or not isinstance(model, nn.Module):
             kind = "saved program" if program or isinstance(model, Evaluated) else type(model).__name__
             raise BadInput(f"{weights}: weights are for modules and factories; a {kind} has its own")
@@ -74,6 +76,8 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
 def _read(source: str | Path, trust: bool) -> Any:
     if is_factory(source):
         return _built(str(source))
+    if Path(source).is_dir():
+        return read_classifier(Path(source), trust)
     return _READERS[Path(source).suffix.lower()](Path(source), trust)
 
 

@@ -32,6 +32,7 @@ class Notes:
     missed: int = 0  # the tolerance
     gaps: int = 0  # their values do not add up
     large: int = 0  # of those left out, how many have squares that overflow
+    cut: int = 0  # texts that are longer than the model takes
 
     @classmethod
     def of_rows(cls, ids: list[Any], large: int = 0) -> Notes:
@@ -46,6 +47,7 @@ class Notes:
             self.missed + other.missed,
             self.gaps + other.gaps,
             self.large + other.large,
+            self.cut + other.cut,
         )
 
     def on(self, table: pa.Table) -> pa.Table:
@@ -67,6 +69,11 @@ class Notes:
             yield f"warning: left out, as {why}: {self.left_out:,} rows (id {listed})"
         if self.infinite:
             yield f"warning: {self.infinite:,} of {rows:,} rows have values that are not finite"
+        if self.cut:
+            yield (
+                f"warning: {self.cut:,} of {rows:,} texts are longer than the model takes: what is beyond is cut off, "
+                "and has the value 0"
+            )
         if self.missed:
             yield f"warning: {self.missed:,} of {rows:,} rows did not reach --tolerance {tolerance:g}"
         if self.gaps:

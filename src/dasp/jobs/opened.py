@@ -8,7 +8,7 @@ from typing import Any
 
 from dasp.errors import BadInput
 from dasp.jobs import groups
-from dasp.jobs.model_files import check_model
+from dasp.jobs.model_files import check_model, check_text_model
 from dasp.jobs.options import Options
 from dasp.jobs.reading.chunks import open_data, open_like
 from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
@@ -46,29 +46,32 @@ class Opened:
 def open_files(options: Options) -> Opened:
     """Open all that is read, and refuse what can be refused by its names, columns and shapes."""
     check_model(options.model, options.weights, trust=options.trust)
+    check_text_model(options.model, options.tokenizer, texts=options.text is not None)
     target = _target(options.target)
     label = target if isinstance(target, str) and target != _PREDICTED else None
-    source = open_data(
-        options.data, _list(options.columns), _list(options.drop), options.id, label, limit=options.limit
-    )
+    texts = options.text is not None
+    columns = [options.text] if options.text is not None else _list(options.columns)
+    source = open_data(options.data, columns, _list(options.drop), options.id, label, limit=options.limit, text=texts)
     if options.normalize:
         source = Normalized(source, Scaling.of(options.normalize).of_shape(source.shape))
     opened = _opened(options, source, target, label)
-    if opened.names is None and options.output.suffix.lower() == ".csv":
+    if opened.names is None and not texts and options.output.suffix.lower() == ".csv":
         raise BadInput(
             f"--output is {options.output}, but rows of shape {source.shape} have no columns for a CSV file; a name "
             "that ends in .parquet is needed"
         )
-    columns = None if source.names is None else list(source.names)
+    inputs = None if source.names is None else list(source.names)
     for name, path in options.files().items():
         if name in ("baseline", "background"):
-            open_like(path, columns, source.shape, f"--{name}", options.limit)
+            open_like(path, inputs, source.shape, f"--{name}", options.limit)
     if options.output.exists() and not options.output.is_file():
         raise BadInput(f"{options.output}: is not a file, and cannot be replaced")
     return opened
 
 
 def _opened(options: Options, source: Source, target: int | str | None, label: str | None) -> Opened:
+    if options.text is not None:
+        return Opened(options, source, target, label, None, None)
     mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
     if options.players is None:
         groups.check_names(names, with_data=options.with_data)

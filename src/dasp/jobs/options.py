@@ -14,6 +14,7 @@ from dasp.jobs.reading.files import is_utf8
 
 __all__ = ["OPTIONS", "Option", "Options", "name_of", "number_of"]
 
+_PIECES = ("word", "token", "sentence")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -29,6 +30,7 @@ class Option:
     file: bool = False  # it names a file (or does so unless it is a word or a number), whose content counts
     explainer: bool = False  # it is an option of `Explainer`, by the same name
     ray: bool = False  # it makes sense with --engine ray only
+    texts: bool | None = None  # it makes sense with --text only, or only without
     least: int | None = None
     most: int = 2**31 - 1  # of a whole number
     choices: tuple[str, ...] = ()
@@ -46,12 +48,14 @@ class Options:
 
     # fmt: off
     model: Annotated[str, Option(
-        "Arguments", "Model to explain: a .pt2 file (torch.export.save), a .keras file, or a factory "
-        "package.module:build.", positional=True)]
+        "Arguments", "Model to explain: a .pt2 file (torch.export.save), a .keras file, a factory "
+        "package.module:build, or, for texts, a folder of a Hugging Face model.", positional=True)]
     weights: Annotated[Path | None, Option(
         "Model", "State dict for the factory: a .safetensors or .pt file.", file=True)] = None
     trust: Annotated[bool, Option(
         "Model", "Read a model that is a pickle, which can run any code.", identity=False)] = False
+    tokenizer: Annotated[Path | None, Option(
+        "Model", "Folder of the tokenizer. If not given: the model's.", file=True, texts=True)] = None
     target: Annotated[str | None, Option(
         "Model", "Output to explain: its index, a column with an index for each row, or 'predicted', the largest "
         "output of each row. If not given: the only output, or predicted.")] = None
@@ -59,32 +63,38 @@ class Options:
     data: Annotated[Path, Option(
         "Arguments", "Rows to explain: a .csv, .parquet, .npy or .npz file, or a folder of images.", positional=True)]
     columns: Annotated[str | None, Option(
-        "Data", "Columns that are inputs, in the model's order: a,b,c. If not given: all others.")] = None
-    drop: Annotated[str | None, Option("Data", "Columns that are not inputs: a,b,c.")] = None
+        "Data", "Columns that are inputs, in the model's order: a,b,c. If not given: all others.", texts=False)] = None
+    drop: Annotated[str | None, Option("Data", "Columns that are not inputs: a,b,c.", texts=False)] = None
+    text: Annotated[str | None, Option(
+        "Data", "Column of texts, which are explained by their words, tokens or sentences.")] = None
     id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
     on_bad_row: Annotated[str, Option(
         "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
         choices=("fail", "skip"))] = "fail"
     normalize: Annotated[str | None, Option(
         "Data", "Means and deviations that the data, the baseline and the background are normalised by, one for all "
-        "or one for each channel or column: 0.5/0.25, 1,2,3/4,5,6, or imagenet.")] = None
+        "or one for each channel or column: 0.5/0.25, 1,2,3/4,5,6, or imagenet.", texts=False)] = None
     max_unpacked: Annotated[str, Option(
         "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
         "beyond it is refused before memory is taken.", identity=False)] = "1G"
 
     baseline: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
-        "If not given: zero.", file=True)] = None
+        "If not given: zero.", file=True, texts=False)] = None
     background: Annotated[Path | None, Option(
         "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",
-        file=True)] = None
+        file=True, texts=False)] = None
     groups: Annotated[Path | None, Option(
         "Absent inputs", "Inputs that are absent together: a .json file with a list of columns for each group, or a "
-        ".npy file with a group's number for each input. If not given: each input alone.", file=True)] = None
-
+        ".npy file with a group's number for each input. If not given: each input alone.",
+        file=True, texts=False)] = None
     players: Annotated[str | None, Option(
         "Absent inputs", "Inputs that are absent together, by a rule: block:8, superpixel:60, window:25, channel, or "
-        "prefix:a,b for columns whose names begin with a_ or b_.")] = None
+        "prefix:a,b for columns whose names begin with a_ or b_; of texts: word, token or sentence.")] = None
+    absent: Annotated[str | None, Option(
+        "Absent inputs", "What is in the place of an absent piece of a text: mask (the mask token), pad (it is masked "
+        "out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
+        texts=True)] = None
 
     method: Annotated[str, Option(
         "Method", "Method to use: auto, exact, dasp, gradient, bayesian, permutation, …", explainer=True)] = "auto"
@@ -94,7 +104,7 @@ class Options:
         "Method", "Largest number of evaluations of the model for a row.", explainer=True, least=1)] = None
     max_seconds: Annotated[float | None, Option(
         "Method", "Seconds that a row may take, instead of a number of evaluations; for --method auto.",
-        explainer=True)] = None
+        explainer=True, texts=False)] = None
     error_bars: Annotated[bool, Option(
         "Method", "Insist on standard deviations: refuse a method that knows none.", explainer=True)] = False
     seed: Annotated[int, Option(
@@ -103,7 +113,7 @@ class Options:
     output: Annotated[Path, Option(
         "Output", "File to write: a .parquet or .csv file.", flags=("--output", "-o"), identity=False)]
     with_data: Annotated[bool, Option(
-        "Output", "Write the inputs beside their values, in columns data:NAME.")] = False
+        "Output", "Write the inputs beside their values, in columns data:NAME.", texts=False)] = False
     overwrite: Annotated[bool, Option(
         "Output", "Replace what another job has left there.", identity=False)] = False
 
@@ -138,8 +148,17 @@ class Options:
             raise BadInput("--baseline and --background both say what an absent input is: give one of them")
         if self.groups and self.players:
             raise BadInput("--groups and --players both say which inputs are absent together: give one of them")
+        if self.text is not None and self.players not in (None, *_PIECES):
+            raise BadInput(f"--players is {self.players}; texts have {', '.join(_PIECES)}")
+        if self.text is None and self.players in _PIECES:
+            raise BadInput(f"--players {self.players} is for texts: name their column by --text")
         if self.output.suffix.lower() not in (".parquet", ".pq", ".csv"):
             raise BadInput(f"--output is {self.output}; a name that ends in .parquet or .csv is needed")
+        if self.text is not None and self.output.suffix.lower() == ".csv":
+            raise BadInput(
+                f"--output is {self.output}, but texts have different numbers of pieces, which are lists; a name that "
+                "ends in .parquet is needed"
+            )
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
 
@@ -157,6 +176,13 @@ class Options:
             raise BadInput(f"{name_of(name)} is {value!r}; {' or '.join(option.choices)} is needed")
         if option.ray and value is not None and self.engine != "ray":
             raise BadInput(f"{name_of(name)} is for --engine ray")
+        if value not in (None, False) and option.texts not in (None, self.text is not None):
+            how = (
+                "texts: name their column by --text"
+                if option.texts
+                else "numbers, and --text names texts: leave it out"
+            )
+            raise BadInput(f"{name_of(name)} is for {how}")
 
     @property
     def limit(self) -> int:

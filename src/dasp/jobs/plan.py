@@ -29,9 +29,9 @@ from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
 from dasp.jobs.reading.chunks import Reader, Survey, survey
 from dasp.jobs.reading.source import Source
-from dasp.jobs.worker import Task, Worker, outputs_of
+from dasp.jobs.worker import Task, Worker, Works, outputs_of
 
-__all__ = ["CHOSEN", "Plan", "Say", "plan"]
+__all__ = ["CHOSEN", "Plan", "Say", "check_device", "chosen_target", "description", "plan", "quiet", "threads_of"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
@@ -48,8 +48,11 @@ class Plan:
     survey: Survey
     reader: Reader
     task: Task
-    worker: Worker  # one, which has tried it
+    worker: Works  # one, which has tried it
     contents: dict[str, str]  # checksums of what is read, before the rows were
+    outputs: Tensor  # the model's for the first rows
+    absent: dict[str, Any]  # what an absent input is, for who reads the output
+    settled: dict[str, Any]  # options that were chosen, which may be others the next time
 
 
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
@@ -57,7 +60,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     threads and its method, is chosen again."""
     opened = open_files(options)
     if options.device is not None:
-        _check_device(options.device)
+        check_device(options.device)
     model = load_model(options.model, weights=options.weights, trust=options.trust)
     if isinstance(model, Evaluated):
         model.check_method(options.model, options.method)
@@ -68,19 +71,19 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     check_apart(options, model)
     read = contents(options, model)
     seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
-    say(_description(options.data, source.shape, seen))
-    for warning in seen.warnings():
-        say(f"warning: {warning}")
+    shape = source.shape
+    what = f"rows of {shape[0]} inputs" if len(shape) == 1 else f"rows of shape {shape}"
+    for line in description(options.data, what, seen):
+        say(line)
     absent = groups.absent(options, source, dtype, seen.mean)
     mask, names, masks = _players(opened)
     outputs = _outputs(model, seen, options)
     before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
-        target=_chosen(opened, outputs, seen, say), names=names, mask=mask, absent=absent,
+        target=chosen_target(opened, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip",
-        threads=options.threads or earlier.get("--threads")
-        or (1 if options.engine == "ray" else torch.get_num_threads()),
+        threads=threads_of(options, earlier),
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
         inputs=source.names if options.with_data else None,
     )  # fmt: skip
@@ -93,7 +96,15 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
         _try(worker, torch.from_numpy(seen.example), labelled=seen.targets is not None)
-    return Plan(seen, Reader(source, size, dtype, seen.integer_ids, options.with_data), task, worker, read)
+    reader = Reader(source, size, dtype, seen.integer_ids, options.with_data)
+    first = worker.outputs(torch.from_numpy(seen.example))
+    told = groups.described(options, absent)
+    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled())
+
+
+def threads_of(options: Options, earlier: Job) -> int:
+    """The threads of a worker: those that were asked for, that an earlier job had, or that there are."""
+    return options.threads or earlier.get("--threads") or (1 if options.engine == "ray" else torch.get_num_threads())
 
 
 def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:
@@ -144,20 +155,23 @@ def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
     return mask.numpy(), named
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Refuse a device that cannot be used."""
     try:
         torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
     except Exception as error:
         raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
 
 
-def _description(data: Path, shape: tuple[int, ...], seen: Survey) -> str:
-    inputs = f"{shape[0]} inputs" if len(shape) == 1 else f"shape {shape}"
-    text = f"{data}: {seen.rows:,} rows of {inputs}"
+def description(data: Path, what: str, seen: Survey, wrong: str = "missing or infinite entries") -> Iterator[str]:
+    """What is known of the data, in some lines."""
+    text = f"{data}: {seen.rows:,} {what}"
     if seen.bad:
         few = ", ".join(map(str, seen.bad[:_LISTED])) + (", …" if len(seen.bad) > _LISTED else "")
-        text += f"; {len(seen.bad):,} left out, with missing or infinite entries: row {few} (the first is 0)"
-    return text
+        text += f"; {len(seen.bad):,} left out, with {wrong}: row {few} (the first is 0)"
+    yield text
+    for warning in seen.warnings():
+        yield f"warning: {warning}"
 
 
 def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
@@ -176,7 +190,7 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
     return outputs.shape[1]
 
 
-def _chosen(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
+def chosen_target(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
     """The target for the workers; None: each row has its own, or there is only one output."""
     target, label = opened.target, opened.label
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
@@ -198,7 +212,7 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
     """A worker that has explained two rows."""
     x = torch.from_numpy(seen.example)
     try:
-        with _quiet():
+        with quiet():
             worker = Worker(task, model)
             _check_base(worker, x)
             _try(worker, x, labelled=seen.targets is not None)
@@ -233,7 +247,7 @@ def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hide what torch.export prints about a model that it cannot trace; the error says enough."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)

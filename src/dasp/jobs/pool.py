@@ -21,7 +21,8 @@ import numpy as np
 from dasp.errors import BadInput, Stopped, line_of
 from dasp.jobs.parts import packed
 from dasp.jobs.reading.chunks import Chunk, Reader
-from dasp.jobs.worker import Task, Worker, explained
+from dasp.jobs.text_worker import worker_of
+from dasp.jobs.worker import Task, Works, explained
 
 __all__ = ["Order", "Pool"]
 
@@ -46,7 +47,7 @@ class _Remote:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
-        self.worker: Worker
+        self.worker: Works
 
     def load(self) -> tuple[str, Any]:
         """Make the model ready."""
@@ -66,7 +67,7 @@ class _Remote:
 
     def _load(self) -> None:
         os.chdir(self.folder)
-        self.worker = Worker(self.task)
+        self.worker = worker_of(self.task)
 
     def _told(self, act: Any) -> tuple[str, Any]:
         try:

@@ -10,11 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from dasp.errors import BadInput
 from dasp.jobs.engines import Explained, Order, locally, on_ray
-from dasp.jobs.groups import described
 from dasp.jobs.identity import check_free, continues, describe
 from dasp.jobs.inputs import contents
 from dasp.jobs.model_files import is_factory
@@ -22,6 +19,7 @@ from dasp.jobs.options import Options
 from dasp.jobs.output import Job, check_beside, finished_job, is_complete
 from dasp.jobs.parts import Damaged, Parts
 from dasp.jobs.plan import CHOSEN, Plan, Say, plan
+from dasp.jobs.text_plan import plan_texts
 
 __all__ = ["explain"]
 
@@ -33,12 +31,11 @@ def explain(options: Options, say: Say = print) -> None:
     """Explain the rows of a file, or those that an interrupted run has left."""
     with Parts(options.output) as parts:
         begun, finished = parts.job(), finished_job(options.output)
-        planned = plan(options, begun or finished or {}, say)
-        outputs = planned.worker.outputs(torch.from_numpy(planned.survey.example))
+        planned = (plan if options.text is None else plan_texts)(options, begun or finished or {}, say)
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
-        job = describe(chosen, planned.worker.model, outputs, planned.contents, planned.survey.bad)
-        job[CHOSEN] = planned.worker.explainer.settled()
-        job["absent inputs"] = described(options, planned.task.absent)
+        job = describe(chosen, planned.worker.model, planned.outputs, planned.contents, planned.survey.bad)
+        job[CHOSEN] = planned.settled
+        job["absent inputs"] = planned.absent
         if finished == job and not is_complete(options.output):
             finished = {}
         if not options.overwrite:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,8 @@ __all__ = ["Summary"]
 
 _LISTED = 8  # inputs
 _NUMBER = 9  # characters of a number
+_WORD = 40  # characters of a word, at most
+_AROUND = string.punctuation + string.whitespace + "…“”‘’«»–—"
 _FEWEST = 10  # characters that a bar is drawn with, at least
 
 
@@ -34,6 +38,7 @@ class Summary:
     rows: int = 0
     sizes: dict[str, float] = field(default_factory=dict)  # sums of |values|, by the players' names
     bars: list[NDArray[Any]] = field(default_factory=list)  # the largest standard deviation of each row
+    counts: Counter[str] = field(default_factory=Counter)  # how often pieces of texts were there
 
     def add(self, table: pa.Table) -> None:
         """Count the rows of a part of the output."""
@@ -45,20 +50,33 @@ class Summary:
         bars = [name for name in between if name == "sd" or name.startswith("sd:")]
         if bars:
             self.bars.append(np.max([_largest(table[name]) for name in bars], 0))
+        if "pieces" in between:
+            self._add_pieces(table)
         for name in between:
-            if name not in (*bars, "values"):  # a list has no names
+            if name not in (*bars, "values", "pieces"):  # a list has no names
                 self.sizes[name] = self.sizes.get(name, 0.0) + float(np.abs(_numbers(table[name])).sum())
+
+    def _add_pieces(self, table: pa.Table) -> None:
+        """Count the pieces of texts, however they are written; those that are longer than a word hardly come again."""
+        pieces, values = (table[name].combine_chunks().flatten() for name in ("pieces", "values"))
+        for piece, value in zip(pieces.to_pylist(), np.abs(np.from_dlpack(values)).tolist(), strict=True):
+            word = piece.lower().strip(_AROUND)
+            if 0 < len(word) <= _WORD:
+                self.counts[word] += 1
+                self.sizes[word] = self.sizes.get(word, 0.0) + value
 
     def lines(self, width: int, *, plain: bool = False) -> Iterator[str]:
         """Lines for a terminal of so many columns; `plain` in ASCII."""
         bars = np.concatenate(self.bars) if self.bars else np.zeros(0)
         if bars.any():
             yield f"error bars: the largest of a row is {np.median(bars):.3g} in the median, {bars.max():.3g} at most"
-        if len(self.sizes) < 2:
+        means = {name: size / self.counts.get(name, self.rows) for name, size in self.sizes.items()}
+        if self.counts:
+            means = {name: mean for name, mean in means.items() if self.counts[name] > 1}
+        if len(means) < 2:
             return
-        means = {name: size / self.rows for name, size in self.sizes.items()}
         first = sorted(means, key=lambda name: -means[name])[:_LISTED]
-        yield "most important, by the mean of |value|:"
+        yield f"most important{' of what occurs twice or more' * bool(self.counts)}, by the mean of |value|:"
         longest = max(4, min(max(map(len, first)), width // 3))
         room = width - longest - _NUMBER - 4
         for name in first:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,16 @@ from dasp.jobs.reading.arrow import column, texts
 from dasp.jobs.reading.chunks import Chunk
 from dasp.players import named
 
-__all__ = ["Task", "Worker", "explained", "outputs_of"]
+__all__ = ["Task", "Texts", "Worker", "Works", "explained", "model_of", "outputs_of", "seeded", "silent"]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """How texts are explained."""
+
+    tokenizer: Path  # its folder
+    players: str
+    absent: str | None
 
 
 @dataclass(frozen=True)
@@ -52,19 +61,24 @@ class Task:
     tolerance: float | None = None  # the user's, if there is one
     masks: str | None = None  # --players, if each row has players of its own
     inputs: tuple[str, ...] | None = None  # names of the entries, if they have some and are written, too
+    texts: Texts | None = None  # if the rows are texts
+
+
+class Works(Protocol):
+    """A worker, whatever its rows are."""
+
+    model: nn.Module
+
+    def explain(self, chunk: Chunk) -> pa.Table:
+        """The rows of the output for a chunk of the input."""
 
 
 class Worker:
     """A model and its explainer, for chunk after chunk."""
 
     def __init__(self, task: Task, model: nn.Module | None = None) -> None:
+        model = model_of(task) if model is None else model
         torch.set_num_threads(task.threads)
-        if model is None:
-            model = load_model(task.model, weights=task.weights, trust=task.trust)
-            if fingerprint(model) != task.parameters:
-                raise BadInput(
-                    f"{task.model}: has other parameters every time it is made; give --weights, or fix the seed in it"
-                )
         self.task, self.model = task, model
         mask = None if task.mask is None else torch.from_numpy(task.mask)
         given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
@@ -133,16 +147,11 @@ class Worker:
     def run(self, request: Request) -> Attributed:
         """The rows explained, in the same way every time."""
         self._seed()
-        with warnings.catch_warnings(), _silent():
-            warnings.simplefilter("ignore")  # what is to be said of a chunk is in its notes
+        with silent():
             return self.explainer.run(request)
 
     def _seed(self) -> None:
-        """Start the global generators anew, for models and methods that use them."""
-        seed = self.task.explainer["seed"]
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 - Captum's
-        torch.manual_seed(seed)
+        seeded(self.task.explainer["seed"])
 
     def _notes(self, result: Attributed) -> Notes:
         infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
@@ -194,7 +203,25 @@ class Worker:
         return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
 
 
-def explained(worker: Worker, chunk: Chunk) -> pa.Table:
+def model_of(task: Task) -> nn.Module:
+    """The model of a task, which must be the one that it was planned with."""
+    torch.set_num_threads(task.threads)
+    model = load_model(task.model, weights=task.weights, trust=task.trust)
+    if fingerprint(model) != task.parameters:
+        raise BadInput(
+            f"{task.model}: has other parameters every time it is made; give --weights, or fix the seed in it"
+        )
+    return model
+
+
+def seeded(seed: int) -> None:
+    """Start the global generators anew, for models and methods that use them."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - Captum's
+    torch.manual_seed(seed)
+
+
+def explained(worker: Works, chunk: Chunk) -> pa.Table:
     """The rows of the output for a chunk, which may have none; an error says in which rows it was."""
     if not len(chunk.values):
         return pa.table({})
@@ -230,12 +257,14 @@ def _column(values: Tensor) -> pa.Array:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Without the log's warnings, one for each chunk: `Notes` has them."""
+def silent() -> Iterator[None]:
+    """Without warnings, one for each chunk: what is to be said of it is in its `Notes`."""
     log = logging.getLogger("dasp")
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         log.setLevel(level)

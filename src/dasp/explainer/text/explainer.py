@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dasp.explainer.text.coalitions import Divided, Worth
 from dasp.explainer.text.models import Continued, Output, TokenModel
 from dasp.explainer.text.pieces import Division
 from dasp.explainer.text.shap_format import TextAttributed, explanation_of_texts
-from dasp.explainer.text.strings import Strings
+from dasp.explainer.text.strings import Strings, absent_of_strings
 from dasp.explainer.text.tokens import Tokens
 from dasp.explainer.text.vocabulary import Vocabulary
 from dasp.games.arguments import Arguments
@@ -88,7 +88,7 @@ class TextExplainer:
         self.model, self.players, self.output, self.batch_size = model, players, output, batch_size
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, absent)
         if self.vocabulary is None:
-            self.absent = _absent_of_strings(model, players, absent, output)
+            self.absent = absent_of_strings(model, players, absent, output)
         else:
             self.absent = self.vocabulary.absent
         self.automatic = method == "auto"
@@ -122,20 +122,29 @@ class TextExplainer:
         if not isinstance(texts, Iterable):
             raise BadInput(f"texts are a string or a list of strings, not {texts!r}")
         several = [texts] if isinstance(texts, (str, tuple)) else list(texts)
-        if not several:
-            raise BadInput("there are no texts to explain")
-        targets = target if isinstance(target, (list, Tensor, np.ndarray)) else [target] * len(several)
-        if len(targets) != len(several):
-            raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
-        numbers = [self._number(each) for each in targets]
-        wanted = self._wanting(max_evaluations, tolerance)
-        model, at_once = self._function()
-        found = [
-            self._explained(Worth(self._divided(text), model, at_once), number, wanted)
-            for text, number in zip(several, numbers, strict=True)
-        ]
+        found = self.attribute(several, target, max_evaluations=max_evaluations, tolerance=tolerance)
         explanation = explanation_of_texts(found, self._names_of(found))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
+
+    def attribute(self, texts: Sequence[Text], target: Any = None, **limits: Any) -> list[TextAttributed]:
+        """The same of each text by itself, as tensors, without shap; `limits` are those of a call."""
+        if not texts:
+            raise BadInput("there are no texts to explain")
+        targets = target if isinstance(target, (list, Tensor, np.ndarray)) else [target] * len(texts)
+        if len(targets) != len(texts):
+            raise BadInput(f"there are {len(targets)} targets for {len(texts)} texts")
+        numbers = [self._number(each) for each in targets]
+        wanted = self._wanting(**limits)
+        worths = self._worths(texts)
+        return [self._explained(worth, number, wanted) for worth, number in zip(worths, numbers, strict=True)]
+
+    def outputs(self, texts: Sequence[Text]) -> Tensor:
+        """The model's outputs for whole texts, (texts, outputs)."""
+        return torch.cat([worth(torch.ones(1, len(worth.divided.players))) for worth in self._worths(texts)])
+
+    def _worths(self, texts: Sequence[Text]) -> Iterator[Worth]:
+        model, at_once = self._function()
+        return (Worth(self._divided(text), model, at_once) for text in texts)
 
     def continuation(
         self,
@@ -199,7 +208,7 @@ class TextExplainer:
             return Tokens(texts, division, self.vocabulary)
         return Strings(texts, division, None if self.absent == "drop" else self.absent)
 
-    def _wanting(self, max_evaluations: int | None, tolerance: float | None) -> Wanted:
+    def _wanting(self, max_evaluations: int | None = None, tolerance: float | None = None) -> Wanted:
         own = self.wanted
         return Wanted(tolerance, max_evaluations, seed=own.seed, show_progress=own.show_progress)
 
@@ -272,18 +281,6 @@ def _vocabulary(tokenizer: Any, model: Any, absent: str | None) -> Vocabulary:
     if not isinstance(model, nn.Module):
         raise BadInput("a tokenizer is for a torch.nn.Module: a function takes texts, and needs none")
     return Vocabulary(tokenizer, model, absent)
-
-
-def _absent_of_strings(model: Any, players: Division, absent: str | None, output: Output) -> str:
-    if isinstance(model, nn.Module) and hasattr(model, "config"):
-        raise BadInput("the model takes tokens: give its tokenizer")
-    if players == "token":
-        raise BadInput("players='token' needs a tokenizer: choose 'word' or 'sentence'")
-    if absent in ("mask", "pad"):
-        raise BadInput(f"absent={absent!r} needs a tokenizer: choose 'drop', or a text such as '…'")
-    if output is not None:
-        raise BadInput("output is for models of tokens: let the function return what is to be explained")
-    return absent or "drop"
 
 
 def _undivided(worth: Worth, target: Any, players: int) -> Attributed:

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from torch import nn
+
+from dasp.errors import BadInput
 from dasp.explainer.text.pieces import Division, divided, starts_of, unspaced
 
-__all__ = ["Strings"]
+__all__ = ["Strings", "absent_of_strings"]
+
+
+def absent_of_strings(model: Any, players: Division, absent: str | None, output: Any) -> str:
+    """What is in the place of an absent piece; what needs a tokenizer is refused."""
+    if isinstance(model, nn.Module) and hasattr(model, "config"):
+        raise BadInput("the model takes tokens: give its tokenizer")
+    if players == "token":
+        raise BadInput("players='token' needs a tokenizer: choose 'word' or 'sentence'")
+    if absent in ("mask", "pad"):
+        raise BadInput(f"absent={absent!r} needs a tokenizer: choose 'drop', or a text such as '…'")
+    if output is not None:
+        raise BadInput("output is for models of tokens: let the function return what is to be explained")
+    return absent or "drop"
 
 
 class Strings:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["column", "floats", "texts"]
+__all__ = ["column", "floats", "lists", "strings", "texts"]
 
 
 def column(values: NDArray[Any]) -> pa.Array:
@@ -47,3 +47,23 @@ def floats(values: pa.ChunkedArray) -> NDArray[np.float64]:
     cast = values.cast(pa.float64(), safe=False).combine_chunks()
     filled: Any = np.from_dlpack(pc.coalesce(cast, column(np.array([np.nan]))[0]))
     return filled
+
+
+def strings(values: pa.ChunkedArray) -> NDArray[Any]:
+    """A column of texts as objects, None where an entry is missing.
+
+    >>> strings(pa.chunked_array([["a", None], ["Zürich"]])).tolist()
+    ['a', None, 'Zürich']
+    """
+    found = np.empty(len(values), dtype=object)
+    found[:] = values.to_pylist()
+    return found
+
+
+def lists(entries: pa.Array, lengths: Sequence[int]) -> pa.Array:
+    """Entries, one list behind the other, as lists of these lengths.
+
+    >>> lists(texts(["a", "b", "c"]), [2, 1]).to_pylist()
+    [['a', 'b'], ['c']]
+    """
+    return pa.ListArray.from_arrays(column(np.cumsum([0, *lengths], dtype=np.int32)), entries)

@@ -24,12 +24,13 @@ from dasp.jobs.reading.arrow import column
 from dasp.jobs.reading.files import check_unpacked, is_folder
 from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
-from dasp.jobs.reading.tables import CSV, TABLES, Table, open_table
+from dasp.jobs.reading.tables import CSV, TABLES, Table, is_number, open_table
 
-__all__ = ["Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
+__all__ = ["TEXT", "Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
 _SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
+TEXT = "text"  # instead of a dtype
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,19 @@ def open_data(
     target: str | None = None,
     *,
     limit: int,
+    text: bool = False,
 ) -> Source:
-    """The source that a file or folder is; only tables have columns to choose. A row may take `limit` bytes."""
+    """The source that a file or folder is; only tables have columns to choose. A row may take `limit` bytes. With
+    `text`, the only column has texts."""
     suffix, folder = path.suffix.lower(), is_folder(path)
     if suffix in TABLES and not folder:
-        return open_table(path, columns, drop or [], id_, target, limit)
-    for option, value in {"--columns": columns, "--drop": drop, "--id": id_, "--target": target}.items():
+        return open_table(path, columns, drop or [], id_, target, limit, text=text)
+    for option, value in {
+        "--text" if text else "--columns": columns,
+        "--drop": drop,
+        "--id": id_,
+        "--target": target,
+    }.items():
         if value is not None and (folder or suffix in ARRAYS):
             raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
     if folder:
@@ -129,6 +137,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     integer_ids = isinstance(file_of(source), CSV)  # other files say what their ids are
     hashes: list[NDArray[np.int64]] = []  # of the ids
     reduced: Counter[str] = Counter()
+    wordless = dtype == TEXT
     for raw in source.chunks(_together(source)):
         values, targets = raw.values, raw.targets
         cast, usable = _cast(values, dtype)
@@ -143,7 +152,8 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
                 "--on-bad-row skip leaves such rows out"
             )
         count, good = count + len(values), good + int(usable.sum())
-        total += cast[usable].sum(0, dtype=np.float64)
+        total += 0 if dtype == TEXT else cast[usable].sum(0, dtype=np.float64)
+        wordless = wordless and all(map(is_number, cast[usable].flat))
         example += list(cast[usable][: _FEW - len(example)])
         integer_ids = integer_ids and _whole(raw.ids)
         hashes += [] if raw.ids is None else [_hashes(path, raw.ids)]
@@ -152,6 +162,8 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
         raise BadInput(f"{path}: has no rows")
     if not good:
         raise BadInput(f"{path}: all {count} rows have missing or infinite entries")
+    if wordless:
+        raise BadInput(f"{path}: column {(source.names or ('',))[0]!r} has nothing but numbers; name another by --text")
     targets_ends = (ends[0], ends[1]) if ends else None
     repeated = count - len(np.unique(np.concatenate(hashes))) if hashes else 0
     return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids, repeated, reduced)
@@ -225,7 +237,10 @@ def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bo
 
 
 def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Values in the dtype, and which of them are usable."""
+    """Values in the dtype, and which of them are usable; texts if there is anything in them."""
+    if dtype == TEXT:
+        written = [bool(text and text.strip()) for text in values.flat]
+        return values, np.array(written, dtype=bool).reshape(values.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
         return cast, np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
@@ -241,6 +256,8 @@ def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     where = tuple(int(i) for i in np.argwhere(~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]
+    if dtype == TEXT:
+        return f"{place} is missing or empty"
     if np.isnan(value):
         return f"{place} is missing or NaN"
     return f"{place} is {value}, which is not {'finite' if cast.dtype.kind == 'f' else 'a whole number'} in {dtype}"

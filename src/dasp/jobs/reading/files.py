@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dasp.errors import BadInput, line_of
 
-__all__ = ["check_file", "check_unpacked", "is_folder", "is_utf8"]
+__all__ = ["check_file", "check_unpacked", "files_in", "is_folder", "is_utf8"]
 
 _SPECIAL = {
     stat.S_ISFIFO: "a pipe",
@@ -42,6 +42,14 @@ def check_file(path: Path) -> None:
     """Refuse what is not a file."""
     if is_folder(path):
         raise BadInput(f"{path}: is a folder; a file is needed")
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files that are in a folder itself, in their order."""
+    try:
+        return sorted(file for file in folder.iterdir() if file.is_file())
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}") from error
 
 
 def is_utf8(text: str) -> bool:

@@ -15,11 +15,11 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.arrow import floats
+from dasp.jobs.reading.arrow import floats, strings
 from dasp.jobs.reading.files import check_file, check_unpacked
 from dasp.jobs.reading.source import BYTES, RawChunk
 
-__all__ = ["CSV", "TABLES", "Parquet", "Table", "open_table"]
+__all__ = ["CSV", "TABLES", "Parquet", "Table", "is_number", "open_table"]
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
@@ -35,6 +35,7 @@ class Table:
     id: str | None
     target: str | None
     limit: int  # bytes that a row may take
+    text: bool = False  # whether the only input is a text
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,7 +63,8 @@ class Table:
                 yield chunk
 
     def _chunk(self, number: int, table: pa.Table) -> RawChunk:
-        values = np.stack([floats(table[name]) for name in self.names], axis=1)
+        read = strings if self.text else floats
+        values = np.stack([read(table[name]) for name in self.names], axis=1)
         ids = table[self.id].combine_chunks() if self.id else None
         if ids is not None:
             ids.validate(full=True)  # text in UTF-8
@@ -77,11 +79,10 @@ class CSV(Table):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         head = _head(self.file, self.limit)
-        numbers = (*self.names, *filter(None, [self.target]))
+        texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id])], pa.string())
+        numbers = [name for name in self.wanted if name not in texts]
         types = {name: pa.bool_() if name in head.booleans else pa.float64() for name in numbers}
-        convert = pv.ConvertOptions(
-            column_types={**types, **({self.id: pa.string()} if self.id else {})}, include_columns=self.wanted
-        )
+        convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.wanted)
         read = pv.ReadOptions(block_size=head.block, use_threads=False, column_names=head.names, skip_rows=1)
         parse = pv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
         try:
@@ -106,10 +107,17 @@ TABLES: dict[str, type[Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parqu
 
 
 def open_table(
-    file: Path, columns: list[str] | None, drop: list[str], id_: str | None, target: str | None, limit: int
+    file: Path,
+    columns: list[str] | None,
+    drop: list[str],
+    id_: str | None,
+    target: str | None,
+    limit: int,
+    *,
+    text: bool = False,
 ) -> Table:
     """A table whose inputs are `columns`, by default all but those to drop, the id and the target; a row may take
-    `limit` bytes."""
+    `limit` bytes. With `text`, the only column of inputs has texts."""
     check_file(file)
     kind = TABLES[file.suffix.lower()]
     types = _types(file) if kind is Parquet else dict.fromkeys(_head(file, limit).names)
@@ -120,8 +128,12 @@ def open_table(
     if len(set(names)) < len(names):
         raise BadInput(f"--columns names {_twice(names)!r} twice")
     if target in names:
-        raise BadInput(f"column {target!r} is the target and cannot be an input as well: leave it out of --columns")
-    for name in [*names, *filter(None, [target])]:
+        raise BadInput(f"column {target!r} is the target and cannot be an input as well: name another one")
+    if text and types[names[0]] is not None and not _textual(types[names[0]]):
+        raise BadInput(
+            f"{file}: column {names[0]!r} is of type {types[names[0]]}, not of texts; name another by --text"
+        )
+    for name in [*([] if text else names), *filter(None, [target])]:
         if types[name] is not None and not _numeric(types[name]):
             raise BadInput(
                 f"{file}: column {name!r} is of type {types[name]}, not of numbers; choose the inputs with --columns"
@@ -129,7 +141,7 @@ def open_table(
     if not names:
         raise BadInput(f"{file}: no column is left as an input")
     check_unpacked(file, "a row", len(names) * BYTES, limit)
-    return kind(file, tuple(names), id_, target, limit)
+    return kind(file, tuple(names), id_, target, limit, text)
 
 
 class _Head(NamedTuple):
@@ -157,7 +169,7 @@ def _head(file: Path, limit: int) -> _Head:
     if "" in names:
         raise BadInput(f"{file}: column {names.index('') + 1} has no name in the first line")
     _distinct(file, names)
-    if all(map(_is_number, names)):
+    if all(map(is_number, names)):
         raise BadInput(f"{file}: the first line has numbers; the names of the columns are needed there")
     booleans = {name for name, entry in zip(names, first, strict=False) if entry.lower() in ("true", "false")}
     return _Head(names, separator, booleans, max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second))))
@@ -185,6 +197,11 @@ def _numeric(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
+def _textual(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
 def _distinct(file: Path, names: list[str]) -> None:
     if len(set(names)) < len(names):
         raise BadInput(f"{file}: two columns are called {_twice(names)!r}")
@@ -194,7 +211,8 @@ def _twice(names: list[str]) -> str:
     return next(name for i, name in enumerate(names) if name in names[:i])
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:
