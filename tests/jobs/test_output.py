@@ -200,10 +200,11 @@ def test_superpixels_are_each_row_s_own(here):
 def test_superpixels_are_those_of_the_photo_though_it_is_normalised(here):
     (here / "colours.py").write_text(COLOURS)
     (here / "images").mkdir()
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 3, 3), dtype=np.uint8).repeat(6, 1).repeat(6, 2)
+    y, x = np.mgrid[:18, :18]
+    pixels = np.stack([np.stack([x, y, (x + y) // 2], -1), np.stack([y, x, x], -1)]).astype(np.uint8) * 14
     for i, image in enumerate(pixels):
         Image.fromarray(image).save(f"images/{i}.png")
-    scaling = "0.5,0.5,0.5/0.01,1,100"  # after which there is but one colour
+    scaling = "0.5,0.5,0.5/0.01,1,100"  # after which there is little but red
     options = ["--normalize", scaling, "--players", "superpixel:9", "--method", "bayesian", "--max-evaluations", "60"]
     table = done("colours:build", "images", *options, "--target", "0")
     expected = superpixels(pixels.transpose(0, 3, 1, 2), 9)
