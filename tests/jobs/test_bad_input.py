@@ -254,6 +254,7 @@ CASES: dict[str, tuple[str, str]] = {
     "players of no size": ("small:build rows.csv --players window:0", "--players is window:0: "),
     "players that are blocks of a table": ("small:build rows.csv --players block:2", "--players is block:2: "),
     "players that are superpixels of a table": ("small:build rows.csv --players superpixel:2", "superpixel:2: "),
+    "players that are channels of a table": ("small:build rows.csv --players channel", "columns have no channels"),
     "players along no dimension": ("small:build rows.csv --players channel,dim=3", "--players is channel,dim=3: "),
     "players by a prefix that no column has": ("small:build rows.csv --players prefix:z", "no column begins with 'z_'"),
     "players by no prefix": ("small:build rows.csv --players prefix:", "--players is prefix:: no column"),

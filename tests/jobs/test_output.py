@@ -15,6 +15,7 @@ from PIL import Image
 
 from dasp.jobs.parts import Parts
 from dasp.jobs.summary import Summary
+from dasp.players import superpixels
 
 
 @pytest.fixture
@@ -156,8 +157,11 @@ def test_players_by_a_rule(here):
     np.save("halves.npy", np.array([0, 0, 1, 1]))
     ruled = done("small:build", "rows.csv", "--players", "window:2")
     listed = done("small:build", "rows.csv", "--groups", "halves.npy")
-    assert list(ruled)[4:6] == ["window0", "window1"]
-    np.testing.assert_array_equal(ruled[["window0", "window1"]], listed[["group0", "group1"]])
+    names = list(pd.read_csv("rows.csv"))
+    windows = [f"{names[0]}…{names[1]}", f"{names[2]}…{names[3]}"]
+    assert list(ruled)[4:6] == windows
+    np.testing.assert_array_equal(ruled[windows], listed[["group0", "group1"]])
+    assert list(done("small:build", "rows.csv", "--players", "window:3"))[4:6] == [f"{names[0]}…{names[2]}", names[3]]
     pd.DataFrame(rows(50), columns=["age", "city_a", "city_b", "cat"]).to_csv("hot.csv", index=False)
     (here / "groups.json").write_text('{"age": ["age"], "city": ["city_a", "city_b"], "cat": ["cat"]}')
     ruled = done("small:build", "hot.csv", "--players", "prefix:city")
@@ -191,6 +195,21 @@ def test_superpixels_are_each_row_s_own(here):
         assert all(len(found) == 1 for found in of_player.values())
         together = sum(found.pop() for found in of_player.values())
         assert together == pytest.approx(row.prediction - row.base_value, abs=1e-4)
+
+
+def test_superpixels_are_those_of_the_photo_though_it_is_normalised(here):
+    (here / "colours.py").write_text(COLOURS)
+    (here / "images").mkdir()
+    y, x = np.mgrid[:18, :18]
+    pixels = np.stack([np.stack([x, y, (x + y) // 2], -1), np.stack([y, x, x], -1)]).astype(np.uint8) * 14
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(f"images/{i}.png")
+    scaling = "0.5,0.5,0.5/0.01,1,100"  # after which there is little but red
+    options = ["--normalize", scaling, "--players", "superpixel:9", "--method", "bayesian", "--max-evaluations", "60"]
+    table = done("colours:build", "images", *options, "--target", "0")
+    expected = superpixels(pixels.transpose(0, 3, 1, 2), 9)
+    np.testing.assert_array_equal(np.stack(table["players"]), expected.flatten(1))
+    assert "data" not in table
 
 
 def test_an_image_of_one_colour_is_named(here):

@@ -33,6 +33,16 @@ def test_grids_number_their_parts(mask, wanted):
         assert mask[place] == wanted(*place)
 
 
+def test_sizes_and_shapes_are_whole_numbers_of_any_type():
+    mask = blocks((1, 8, 8), 4)
+    for shape in ((1, 8, 8), np.array((1, 8, 8)), torch.tensor((1, 8, 8)), torch.Size((1, 8, 8))):
+        for size in (np.int64(4), np.array((4, 4)), torch.tensor(4), [np.int32(4), 4]):
+            assert torch.equal(blocks(shape, size), mask)
+    assert torch.equal(windows(np.array((2, 5)), np.int64(2)), windows((2, 5), 2))
+    photo = torch.tensor(data.astronaut()[::16, ::16]).permute(2, 0, 1)
+    assert torch.equal(superpixels(photo, np.int64(6)), superpixels(photo, 6))
+
+
 def test_superpixels_of_a_photo():
     photo = torch.tensor(data.astronaut()[::4, ::4]).permute(2, 0, 1)
     mask = superpixels(photo, 60)
@@ -125,6 +135,8 @@ def test_names_of_no_players_are_refused(text):
         (lambda: blocks((3, 4, 4), 0), "a whole number from 1 on"),
         (lambda: blocks((3, 4, 4), (2, 2, 2)), "has 3 numbers"),
         (lambda: blocks((0, 4), 2), "is no shape of a row"),
+        (lambda: blocks((3, 4, 4), True), "a whole number from 1 on"),
+        (lambda: blocks((16, 16, 3), 8), r"image.permute\(2, 0, 1\)"),
         (lambda: windows((3, 4), 2.5), "a whole number from 1 on"),
         (lambda: windows((3, 4), 2, time=2), "has 2 dimensions"),
         (lambda: channels((3, 4), dim=-3), "has 2 dimensions"),
@@ -136,6 +148,7 @@ def test_names_of_no_players_are_refused(text):
         (lambda: without(torch.rand(3, 8, 8), "blur:-1"), "'blur:-1'"),
         (lambda: without(torch.rand(3, 8, 8), (1, 2)), "each of the 3 channels"),
         (lambda: without(torch.rand(8, 8)), "is needed"),
+        (lambda: prefixes(["a", "a", "city_x"], ["city"]), "2 columns are called 'a'"),
         (lambda: prefixes(["a_x"], "a"), "a list of texts"),
         (lambda: prefixes(["a_x"], ["b"]), "no column begins with 'b_'"),
         (lambda: prefixes(["a_x", "a"], ["a"]), "consists of others"),

@@ -85,7 +85,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
         skip=options.on_bad_row == "skip",
         threads=threads_of(options, earlier),
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
-        inputs=source.names if options.with_data else None,
+        with_data=options.with_data, inputs=source.names,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
@@ -95,8 +95,8 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
-        _try(worker, torch.from_numpy(seen.example), labelled=seen.targets is not None)
-    reader = Reader(source, size, dtype, seen.integer_ids, options.with_data)
+        _try(worker, seen)
+    reader = Reader(source, size, dtype, seen.integer_ids, options.with_data or masks is not None)
     first = worker.outputs(torch.from_numpy(seen.example))
     told = groups.described(options, absent)
     return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled())
@@ -147,12 +147,20 @@ def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
             raise BadInput("the data has no columns whose names could begin with something")
         mask, stems = players.prefixes(source.names, text.partition(":")[2].split(","))
         return mask.numpy(), tuple(stems)
+    if kind == "channel" and source.names is not None:
+        raise BadInput("rows of columns have no channels: leave it out, and every column is a player")
     masks = players.named(text)(torch.zeros(1, *source.shape))
     if kind == "superpixel":
         return None, None
     mask = masks[0].expand(source.shape)
-    named = None if source.names is None else tuple(f"{kind}{i}" for i in range(int(mask.max()) + 1))
-    return mask.numpy(), named
+    return mask.numpy(), None if source.names is None else _ends(source.names, mask.tolist())
+
+
+def _ends(columns: tuple[str, ...], windows: list[int]) -> tuple[str, ...]:
+    """The names of windows of columns: the first and the last in each."""
+    first = dict(reversed(list(zip(windows, columns, strict=True))))
+    last = dict(zip(windows, columns, strict=True))
+    return tuple(first[i] if first[i] == last[i] else f"{first[i]}…{last[i]}" for i in last)
 
 
 def check_device(device: str) -> None:
@@ -215,7 +223,7 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
         with quiet():
             worker = Worker(task, model)
             _check_base(worker, x)
-            _try(worker, x, labelled=seen.targets is not None)
+            _try(worker, seen)
     except BadInput:
         raise
     except Exception as error:
@@ -237,11 +245,12 @@ def _check_base(worker: Worker, x: Tensor) -> None:
         )
 
 
-def _try(worker: Worker, x: Tensor, *, labelled: bool) -> None:
+def _try(worker: Worker, seen: Survey) -> None:
+    x = torch.from_numpy(seen.example)
     if worker.task.masks is not None:
         x = x[:1]
-        worker.use_players_of(x)
-    result, _ = worker.explained(worker.prepare(x, PREDICTED if labelled else None))
+        worker.use_players_of(seen.data[:1])
+    result, _ = worker.explained(worker.prepare(x, None if seen.targets is None else PREDICTED))
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
 

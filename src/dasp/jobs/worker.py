@@ -60,7 +60,8 @@ class Task:
     explainer: dict[str, Any]  # further options of an `Explainer`
     tolerance: float | None = None  # the user's, if there is one
     masks: str | None = None  # --players, if each row has players of its own
-    inputs: tuple[str, ...] | None = None  # names of the entries, if they have some and are written, too
+    with_data: bool = False  # whether the rows are written, too
+    inputs: tuple[str, ...] | None = None  # names of the entries, if they have some
     texts: Texts | None = None  # if the rows are texts
 
 
@@ -99,15 +100,16 @@ class Worker:
     def _explain_alone(self, row: Chunk) -> pa.Table:
         """A row with players of its own."""
         try:
-            self.use_players_of(torch.from_numpy(row.values))
+            assert row.data is not None
+            self.use_players_of(row.data)
         except BadInput as error:
             raise BadInput(f"--players {self.task.masks}, the row of id {row.ids[0]}: {error}") from error
         return self._explain(row)
 
-    def use_players_of(self, x: Tensor) -> None:
-        """Explain a row by its own players."""
+    def use_players_of(self, data: Any) -> None:
+        """Explain a row by its own players, which are those of the picture in the file."""
         assert self.task.masks is not None
-        self.explainer.inputs.masks = {None: named(self.task.masks)(x)}
+        self.explainer.inputs.masks = {None: named(self.task.masks)(torch.from_numpy(data.astype(np.float64)))}
 
     def _explain(self, chunk: Chunk) -> pa.Table:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
@@ -181,7 +183,7 @@ class Worker:
 
     def _data(self, chunk: Chunk) -> dict[str, pa.Array]:
         """The rows as the file has them, if they are wanted."""
-        if chunk.data is None:
+        if chunk.data is None or not self.task.with_data:
             return {}
         flat = chunk.data.reshape(len(chunk.data), -1)
         if self.task.inputs is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -31,6 +32,9 @@ def prefixes(columns: Iterable[object], stems: Sequence[str], *, separator: str 
     if isinstance(stems, str):
         raise BadInput(f"stems is the text {stems!r}: a list of texts is needed, [{stems!r}]")
     names = [str(name) for name in columns]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise BadInput(f"{names.count(twice[0])} columns are called {twice[0]!r}: names must differ")
     owners = [_stem(name, stems, separator) or name for name in names]
     unused = [stem for stem in stems if stem not in owners]
     if unused:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
 
 from dasp.errors import BadInput
 
-__all__ = ["blocks", "channels", "windows"]
+__all__ = ["blocks", "channels", "whole", "windows"]
+
+_COLOURS = (1, 3, 4)  # channels of pictures
 
 
 def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool = False) -> Tensor:
@@ -30,8 +34,13 @@ def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool 
     shape = _shape(shape)
     if not 2 <= len(shape) <= 4:
         raise BadInput(f"a row of shape {shape} is no image: (height, width) or (channels, height, width) is needed")
+    if len(shape) == 3 and shape[2] in _COLOURS and shape[0] not in _COLOURS:
+        raise BadInput(
+            f"an image of shape {shape}: (channels, height, width) is needed; image.permute(2, 0, 1) puts the channels "
+            "first"
+        )
     sides = shape if len(shape) == 2 else shape[1:]
-    steps = [size] * len(sides) if isinstance(size, int) else list(size)
+    steps = [size] * len(sides) if whole(size) is not None or not isinstance(size, Iterable) else list(size)
     if len(steps) != len(sides):
         raise BadInput(
             f"the size {tuple(steps)} of a block has {len(steps)} numbers, and images of {shape} {len(sides)}"
@@ -76,18 +85,30 @@ def _grid(shape: tuple[int, ...], steps: Sequence[int]) -> Tensor:
     """The number of the part that each entry is in, where parts have `steps` entries along each dimension."""
     result = torch.zeros(shape, dtype=torch.int64)
     for d, (length, step) in enumerate(zip(shape, steps, strict=True)):
-        if isinstance(step, bool) or not isinstance(step, int) or step < 1:
+        number = whole(step)
+        if number is None or number < 1:
             raise BadInput(f"a size is {step!r}: a whole number from 1 on is needed")
-        part = torch.arange(length) // step
+        part = torch.arange(length) // number
         result = result * (int(part[-1]) + 1) + part.view(-1, *[1] * (len(shape) - d - 1))
     return result
 
 
 def _shape(shape: Sequence[int]) -> tuple[int, ...]:
-    result = tuple(shape)
-    if not result or not all(isinstance(n, int) and n > 0 for n in result):
-        raise BadInput(f"{result} is no shape of a row: positive whole numbers are needed, without the number of rows")
+    given = tuple(shape)
+    result = tuple(n for n in map(whole, given) if n is not None and n > 0)
+    if not result or len(result) < len(given):
+        raise BadInput(f"{given} is no shape of a row: positive whole numbers are needed, without the number of rows")
     return result
+
+
+def whole(number: object) -> int | None:
+    """A whole number of any type, of NumPy's, say, as Python's; None if it is none. Truth values are no numbers."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        return None
+    try:
+        return operator.index(number)
+    except TypeError:  # of an array with several entries, say
+        return None
 
 
 def _dimension(shape: tuple[int, ...], dim: int, what: str) -> int:

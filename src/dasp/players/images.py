@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dasp.errors import BadInput
+from dasp.players.grids import whole
 
 __all__ = ["superpixels", "without"]
 
@@ -41,15 +42,16 @@ def superpixels(images: Any, number: int, *, by_channel: bool = False, compactne
         parts = [superpixels(image, number, by_channel=by_channel, compactness=compactness) for image in given]
         return torch.stack(parts)
     _check_images(given, channels=(1, 3))
-    if isinstance(number, bool) or not isinstance(number, int) or number < 2:
+    wanted = whole(number)
+    if wanted is None or wanted < 2:
         raise BadInput(f"the number of superpixels is {number!r}: a whole number from 2 on is needed")
     spread = given.max() - given.min()
     scaled = ((given - given.min()) / (spread if spread > 0 else 1)).numpy()
 
-    def regions(wanted: int) -> np.ndarray:
-        return slic(scaled, wanted, compactness, channel_axis=0, start_label=0, convert2lab=len(scaled) == 3)
+    def regions(asked: int) -> np.ndarray:
+        return slic(scaled, asked, compactness, channel_axis=0, start_label=0, convert2lab=len(scaled) == 3)
 
-    mask = torch.from_numpy(_nearest(regions, number).astype(np.int64)).expand(given.shape).clone()
+    mask = torch.from_numpy(_nearest(regions, wanted).astype(np.int64)).expand(given.shape).clone()
     if mask.max() == 0:
         raise BadInput("the image has only one region: its colours are all alike, or mere noise; take blocks instead")
     if by_channel:

@@ -81,6 +81,7 @@ class Survey:
     rows: int
     bad: list[int]  # row numbers
     example: NDArray[Any]  # the first usable rows, at most two
+    data: NDArray[Any]  # the same as the file has them
     mean: NDArray[np.float64]  # of the usable rows: (*shape)
     targets: tuple[int, int] | None  # the smallest and largest class index, of a column of them
     integer_ids: bool  # whether ids that are text are all whole numbers
@@ -133,6 +134,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     count, good, total = 0, 0, np.zeros(source.shape)
     bad: list[int] = []
     example: list[NDArray[Any]] = []
+    data: list[NDArray[Any]] = []
     ends: list[int] = []
     integer_ids = isinstance(file_of(source), CSV)  # other files say what their ids are
     hashes: list[NDArray[np.int64]] = []  # of the ids
@@ -154,6 +156,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
         count, good = count + len(values), good + int(usable.sum())
         total += 0 if dtype == TEXT else cast[usable].sum(0, dtype=np.float64)
         wordless = wordless and all(map(is_number, cast[usable].flat))
+        data += list((values if raw.data is None else raw.data)[usable][: _FEW - len(example)])
         example += list(cast[usable][: _FEW - len(example)])
         integer_ids = integer_ids and _whole(raw.ids)
         hashes += [] if raw.ids is None else [_hashes(path, raw.ids)]
@@ -166,7 +169,8 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
         raise BadInput(f"{path}: column {(source.names or ('',))[0]!r} has nothing but numbers; name another by --text")
     targets_ends = (ends[0], ends[1]) if ends else None
     repeated = count - len(np.unique(np.concatenate(hashes))) if hashes else 0
-    return Survey(count, bad, np.stack(example), total / good, targets_ends, integer_ids, repeated, reduced)
+    few, theirs = np.stack(example), np.stack(data)
+    return Survey(count, bad, few, theirs, total / good, targets_ends, integer_ids, repeated, reduced)
 
 
 def _together(source: Source) -> int:
