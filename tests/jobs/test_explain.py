@@ -16,6 +16,7 @@ import torch
 from explain_files import besides_random, dasp, rows, write_csv, write_good_files
 from PIL import Image
 from safetensors.torch import save_file
+from small_language import bert_tokenizer, classifier
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
@@ -269,7 +270,11 @@ def test_the_commands_of_the_readme_run(here):
     """With files of those names."""
     readme = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     commands = [line.split() for line in re.findall(r"^dasp (explain .*)$", readme, flags=re.MULTILINE)]
-    assert len(commands) == 3
+    assert len(commands) == 4
+    tokenizer = bert_tokenizer(model_max_length=48)
+    for part in (tokenizer, classifier("bert", tokenizer)):
+        part.save_pretrained(here / "sentiment")
+    pd.DataFrame({"review": ["a good film", "not good", "a bad film"]}).to_csv(here / "reviews.csv")
     model = build()
     (here / "mypackage").mkdir()
     (here / "mypackage" / "__init__.py").touch()
@@ -279,8 +284,8 @@ def test_the_commands_of_the_readme_run(here):
     torch.export.save(torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=batch), here / "model.pt2")
     labelled = pd.DataFrame(rows(50), columns=list("abcd")).assign(label=1, patient=[f"p{i}" for i in range(50)])
     labelled.to_parquet(here / "rows.parquet")
-    classifier = nn.Sequential(nn.Flatten(), build(inputs=16)).eval()
-    program = torch.export.export(classifier, (torch.zeros(2, 1, 4, 4),), dynamic_shapes=batch)
+    images = nn.Sequential(nn.Flatten(), build(inputs=16)).eval()
+    program = torch.export.export(images, (torch.zeros(2, 1, 4, 4),), dynamic_shapes=batch)
     torch.export.save(program, here / "classifier.pt2")
     (here / "images").mkdir()
     for i in range(3):
