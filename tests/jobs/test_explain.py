@@ -274,7 +274,7 @@ def test_the_commands_of_the_readme_run(here):
     tokenizer = bert_tokenizer(model_max_length=48)
     for part in (tokenizer, classifier("bert", tokenizer)):
         part.save_pretrained(here / "sentiment")
-    pd.DataFrame({"review": ["a good film", "not good", "a bad film"]}).to_csv(here / "reviews.csv")
+    pd.DataFrame({"review": ["a good film", "not good", "a bad film"]}).to_csv(here / "reviews.csv", index=False)
     model = build()
     (here / "mypackage").mkdir()
     (here / "mypackage" / "__init__.py").touch()
