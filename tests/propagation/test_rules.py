@@ -796,8 +796,7 @@ SMOOTH = [case for case in CASES if case.oracle == "QUADRATURE" and case.name !=
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.name)
-@pytest.mark.parametrize("rank", [0, 2])
-@pytest.mark.parametrize("certain", [False, True])
+@pytest.mark.parametrize(("rank", "certain"), [(0, False), (2, True)])
 def test_gradients(case: Case, rank: int, certain: bool) -> None:
     """Autograd against finite differences; at zero variance, one-sided as variance cannot be negative."""
     x = random_input(case, rank, rows=1)
