@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import small_tables
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.impute import KNNImputer, SimpleImputer
@@ -23,12 +24,9 @@ from dasp.errors import BadInput
 from dasp.explainer.encoding import Encoder, Numbered
 
 
-def people(rows=60):
-    draw = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "age": draw.normal(50, 10, rows), "city": draw.choice(["Bern", "Basel", "Genf"], rows),
-        "sex": draw.choice(["m", "f"], rows), "pressure": draw.normal(size=rows), "visits": draw.integers(0, 9, rows),
-    })  # fmt: skip
+def people():
+    """With a value that is missing."""
+    table, _ = small_tables.people(60)
     table.loc[3, "pressure"] = np.nan
     return table
 

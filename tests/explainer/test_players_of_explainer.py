@@ -16,21 +16,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from small_tables import people
 from torch import nn
 
 from dasp import Explainer
 from dasp.errors import BadInput
 from dasp.players import blocks, superpixels, windows, without
-
-
-def people(rows=80):
-    draw = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "age": draw.normal(50, 10, rows), "city": draw.choice(["Bern", "Basel", "Genf"], rows),
-        "sex": draw.choice(["m", "f"], rows), "pressure": draw.normal(size=rows), "visits": draw.integers(0, 9, rows),
-    })  # fmt: skip
-    label = table.age / 10 * (table.city == "Bern") + table.pressure * (table.sex == "m") + np.sin(table.visits)
-    return table, label
 
 
 def encoder():

@@ -57,6 +57,8 @@ def test_a_prior_pays_more_where_few_evaluations_are_allowed():
     for allowed, name in ((128, "BayesianShapley on GradientDASP"), (2000, "BayesianShapley")):
         assert choose(request(48), lambda: pace, Wanted(max_evaluations=allowed)).method == name
     assert choose(request(48), lambda: Pace(100 * MICRO, 1.0), Wanted(max_evaluations=128)).method == "BayesianShapley"
+    moment = choose(request(48), lambda: Pace(1 * MICRO, 40 * MILLI), Wanted(max_evaluations=128))
+    assert moment.method == "BayesianShapley on GradientDASP"
 
 
 def test_a_choice_is_for_all_rows():

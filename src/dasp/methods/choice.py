@@ -7,7 +7,7 @@ Three answers compete (`benchmarks/selection.py` measures them on trained networ
 - **Evaluations on a propagated prior**: unbeatable for many fine players, as N of them need several N evaluations
   before evaluations alone say anything, while a few propagated passes tell about all of them. The prior pays while it
   takes no longer than 32 evaluations for each player, 8 if players are coarse; if fewer than these are allowed, while
-  it takes no longer than 2,048. A model with many outputs pays for a backward pass each, and mostly does without.
+  it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does without.
 
 Evaluations give every answer its error bar: at least 64, and more until the tolerance or the budget is reached.
 """
@@ -168,7 +168,9 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     if coalitions <= min(FEWEST, allowed):
         return exact
     measured = pace()
-    pays = measured.prior is not None and measured.prior <= _worth(players, coarse, allowed) * measured.evaluation
+    pays = measured.prior is not None and measured.prior <= _worth(
+        _WORTH[coarse] * players, allowed, measured.evaluation
+    )
     around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
     budget = wanted.budget(measured.evaluation, around, FEWEST, MOST)
     estimate = min(budget, _USUAL) * measured.evaluation + around
@@ -189,11 +191,10 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
     return Choice("BayesianShapley", f"{players} players: {both}, so evaluations alone do more", settled)
 
 
-def _worth(players: int, coarse: bool, allowed: int) -> int:
-    """How many evaluations a prior may cost. Where fewer are allowed, they cannot be had in its place, and what they
-    leave open is worth as much as the largest budget."""
-    worth = _WORTH[coarse] * players
-    return worth if allowed >= worth else max(worth, MOST)
+def _worth(evaluations: int, allowed: int, each: float) -> float:
+    """How many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot be had in
+    its place: then it may take a moment, or as long as the largest budget."""
+    return evaluations * each if allowed >= evaluations else max(evaluations * each, MOST * each, _MOMENT)
 
 
 def _time(seconds: float) -> str:
