@@ -7,7 +7,8 @@ Three answers compete (`benchmarks/selection.py` measures them on trained networ
 - **Evaluations on a propagated prior**: unbeatable for many fine players, as N of them need several N evaluations
   before evaluations alone say anything, while a few propagated passes tell about all of them. The prior pays while it
   takes no longer than 32 evaluations for each player, 8 if players are coarse; if fewer than these are allowed, while
-  it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does without.
+  it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does
+  without.
 
 Evaluations give every answer its error bar: at least 64, and more until the tolerance or the budget is reached.
 """
