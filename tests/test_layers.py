@@ -10,8 +10,8 @@ import pytest
 import dasp
 
 ROOMS = (
-    "__main__", "cli", "paper", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games",
-    "propagation", "players", "errors",
+    "__main__", "cli", "paper", "report", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games",
+    "propagation", "players", "errors", "words",
 )  # fmt: skip
 OUTSIDE = {"__init__", "former_names"}  # the public names, which are those of all rooms
 SOURCE = Path(dasp.__file__).parent

@@ -1,4 +1,4 @@
-"""The command line: `dasp reproduce`, `dasp benchmark`, `dasp explain`.
+"""The command line: `dasp explain`, `dasp report`, `dasp reproduce`, `dasp benchmark`.
 
 A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0
 done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anything else.
@@ -163,6 +163,27 @@ def explain(**given: Any) -> None:
         run(options)
     except (SystemExit, typer.Exit) as stop:  # else the exit code would be theirs, without an output
         raise BadInput(f"{options.model}: its code called sys.exit before the job was done; it must return") from stop
+    if options.report is not None:
+        _report(options.output, options.report)
+
+
+@app.command()
+def report(
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="A .parquet or .csv file that dasp explain wrote.")],
+    page: Annotated[Path, typer.Argument(metavar="PAGE", help="The .html file to write.")],
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Largest number of rows to show. If not given: as many as have room.")
+    ] = None,
+) -> None:
+    """Show an OUTPUT of dasp explain on one PAGE that needs no network: what matters, and why, row by row."""
+    _report(output, page, rows)
+
+
+def _report(output: Path, page: Path, rows: int | None = None) -> None:
+    with _needs("cli"):
+        from dasp.report import write_report  # noqa: PLC0415
+    shown = write_report(output, page, **({} if rows is None else {"most": rows}))
+    print(f"{page}: {shown:,} row{'s' * (shown != 1)} to look at; open it in a browser")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -52,7 +52,8 @@ def test_values_are_those_of_the_method(here, kind):
     exact = ExactShapley(build()).attribute(x, target=1)
     names = ["x0", "x1", "x2", "x3"] if kind in ("npy", "npz") else list("abcd")
     bars = [f"sd:{name}" for name in names]
-    assert list(table) == ["id", "target", "prediction", "base_value", *names, *bars, "gap", "method"]
+    assert list(table) == ["id", "target", "prediction", "base_value", *names, *bars, "gap", "method", "evaluations"]
+    assert (table.evaluations == 2**4).all()
     assert (table[bars] == 0).all(axis=None)  # exact
     assert np.allclose(table[names], exact, atol=1e-5)
     assert np.allclose(table.prediction, build()(x).detach()[:, 1], atol=1e-5)

@@ -59,7 +59,7 @@ def test_the_data_stands_beside_the_values(here):
     (here / "groups.json").write_text('{"one": ["d", "a"], "two": ["b", "c"]}')
     table = done("small:build", "rows.csv", "--with-data", "--columns", "b,a,d,c", "--groups", "groups.json")
     data = pd.read_csv("rows.csv")
-    assert list(table)[-5:] == ["method", "data:b", "data:a", "data:d", "data:c"]
+    assert list(table)[-5:] == ["evaluations", "data:b", "data:a", "data:d", "data:c"]
     for name in "abcd":
         assert (table[f"data:{name}"] == data[name]).all()
     alone = done("small:build", "rows.csv", "--columns", "b,a,d,c", "--groups", "groups.json")

@@ -96,7 +96,7 @@ def test_values_are_those_of_a_text_explainer(here, language, players, absent):
     table = done("language", "reviews.csv", *how, "--chunk", "3")
     expected = TextExplainer(model, tokenizer, players=players, absent=absent)(TEXTS, target=1, max_evaluations=64)
     assert list(table)[:4] == ["id", "target", "prediction", "base_value"]
-    assert list(table)[4:] == ["pieces", "values", "sd", "gap", "method"]
+    assert list(table)[4:] == ["pieces", "values", "sd", "gap", "method", "evaluations"]
     for i, text in enumerate(TEXTS):
         assert "".join(table["pieces"][i]) == text
         assert list(table["pieces"][i]) == list(expected[i].data)

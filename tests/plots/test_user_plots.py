@@ -22,8 +22,8 @@ from dasp import plots
 from dasp.errors import BadInput
 from dasp.evaluation import Result
 from dasp.players import blocks
-from dasp.plots.labels import INTERVAL
 from dasp.plots.style import contrast
+from dasp.words import INTERVAL
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own

@@ -36,7 +36,7 @@ def test_certain_coalitions_are_exact_and_the_values_add_up(name):
     assert output.total_variance.max() < 1e-8
 
     estimate = method.explain(request)
-    assert estimate.missed == 0
+    assert not estimate.missed.any()
     assert estimate.values[0].isfinite().all()
     assert (estimate.values[0] != 0).any(0).all()
 

@@ -21,7 +21,9 @@ from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import checked_model
 
-__all__ = ["Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
+__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
+
+GRADIENT = 3  # evaluations: forward once, and backward
 
 # Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
@@ -33,7 +35,8 @@ class Estimate:
 
     values: list[Tensor]
     std: list[Tensor] | None = None  # their standard deviations, where the method knows them
-    missed: int = 0  # rows that did not reach the tolerance
+    missed: Tensor | None = None  # which rows did not reach the tolerance, (rows,); None if there is none
+    evaluations: Tensor | None = None  # of the model for each row, as `dasp.methods` counts them; None if not known
 
     def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:
         """The result of `attribute`: values in the shape of the inputs, and what is asked for beside them."""
@@ -124,11 +127,13 @@ class PropagatedAttribution(PlayerMethod):
         example = (*game.on, *game.extra)
         return KeptGraphs.of(model).lifted(model, example, arguments, game.count, players, outputs)
 
-    def _estimate(self, request: Request, values: list[Tensor], missed: int = 0) -> Estimate:
+    def _estimate(
+        self, request: Request, values: list[Tensor], evaluations: Tensor | None = None, missed: Tensor | None = None
+    ) -> Estimate:
         """The values beside each baseline, averaged, if they are finite."""
         averaged = request.silenced(request.averaged(values))
         request.check_finite(averaged)
-        return Estimate(averaged, missed=missed)
+        return Estimate(averaged, missed=missed, evaluations=evaluations)
 
     def _check_differentiable(self) -> None:
         """Refuse to work where derivatives cannot be had."""

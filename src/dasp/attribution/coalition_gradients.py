@@ -44,7 +44,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod
 from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
 from dasp.games.evaluator import Evaluator
@@ -111,7 +111,7 @@ class GradientShapley(PlayerMethod):
             request, n_pairs=n_pairs, tolerance=tolerance, seed=seed, internal_batch_size=internal_batch_size,
             show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate.missed, tolerance, f"{n_pairs} pairs")
+        warn_of_missed(estimate, tolerance, f"{n_pairs} pairs")
         return estimate.answer(request, std=return_std)
 
     def explain(
@@ -146,7 +146,7 @@ def _check_differentiable(inputs: tuple[Tensor, ...]) -> None:
 
 
 def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: int) -> Refined:
-    """Values and standard deviations (players, rows, *selected), and how many rows missed the tolerance."""
+    """Values and standard deviations, and what is to be said of each row."""
     game, number = evaluator.game, len(evaluator.game.baselines)
     groups = max(1, min(game.count, pairs // 2, round((pairs * number) ** (1 / 3))))
     seeds = torch.randint(2**62, (number,), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -162,7 +162,8 @@ def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: in
         resting = _averaged([sample.resting.mean(left) for sample in beside], shares)
         return _adding_up(*_combined(*moving, *resting), evaluator.total[left])
 
-    return refined(stages(_FIRST, pairs // groups, 2, tolerance), tolerance, evaluator.total, estimate)
+    numbers = stages(_FIRST, pairs // groups, 2, tolerance)
+    return refined(numbers, tolerance, evaluator.total, estimate, lambda blocks: 2 * GRADIENT * groups * blocks)
 
 
 def _averaged(means: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:

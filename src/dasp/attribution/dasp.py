@@ -106,7 +106,14 @@ class DASP(PropagatedAttribution):
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
             for lifted, game, select, k in zip(lifts, each.games, each.selections, sizes, strict=True):
                 values.append(self._values(lifted, game, select, k, internal_batch_size, progress))
-        return self._estimate(request, values)
+        taken = [
+            2 * game.count * len(k) * (2 + column_count(self.rank, game.count))
+            for game, k in zip(each.games, sizes, strict=True)
+        ]
+        counts = [
+            torch.full((game.rows,), n * len(request.empties)) for game, n in zip(request.games, taken, strict=True)
+        ]
+        return self._estimate(request, values, torch.cat(counts))
 
     def _values(
         self,

@@ -76,7 +76,9 @@ class ExactShapley(PlayerMethod):
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
             values = active.restored([exact_values(evaluator) for evaluator in evaluators])
-        return Estimate(values, [torch.zeros_like(v) for v in values])
+        taken = [torch.full((game.rows,), len(request.empties) * 2**game.count) for game in active.request.games]
+        evaluations = active.by_row(taken, 2 * len(request.empties))
+        return Estimate(values, [torch.zeros_like(v) for v in values], evaluations=evaluations)
 
 
 def exact_values(evaluator: Evaluator) -> Tensor:

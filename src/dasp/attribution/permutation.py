@@ -83,7 +83,7 @@ class PermutationShapley(PlayerMethod):
             request, n_permutations=n_permutations, tolerance=tolerance, seed=seed,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate.missed, tolerance, f"{n_permutations} permutations")
+        warn_of_missed(estimate, tolerance, f"{n_permutations} permutations")
         return estimate.answer(request, std=return_std)
 
     def explain(
@@ -106,7 +106,7 @@ class PermutationShapley(PlayerMethod):
         return found if n_permutations > 1 else replace(found, std=None)  # one permutation says nothing of its error
 
     def _sampled(self, evaluator: Evaluator, most: int, tolerance: float | None, seed: int) -> Refined:
-        """Means and standard errors (players, rows, *selected), and how many rows missed the tolerance."""
+        """Means and standard errors, and what is to be said of each row."""
         players = evaluator.game.count
         generator = torch.Generator().manual_seed(seed)
         mean = torch.zeros(players, *evaluator.full.shape, dtype=torch.float64)
@@ -126,7 +126,9 @@ class PermutationShapley(PlayerMethod):
                     squares[:, left] += change * (walk - mean[:, left])
             return mean[:, left], (squares[:, left] / (done * max(1, done - 1))).sqrt()
 
-        return refined(stages(_FIRST, most, 2, tolerance), tolerance, evaluator.total, estimate)
+        walk = (players - 1) * (2 if self.antithetic else 1)
+        numbers = stages(_FIRST, most, 2, tolerance)
+        return refined(numbers, tolerance, evaluator.total, estimate, lambda done: 2 + walk * done)
 
     def _walks(self, evaluator: Evaluator, orders: list[Tensor]) -> list[Tensor]:
         """What every player adds in each of the permutations, (players, rows, *selected)."""

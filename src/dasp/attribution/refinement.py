@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +15,22 @@ from dasp.games.request import yardstick
 
 __all__ = ["Refined", "collected", "refined", "stages", "warn_of_missed"]
 
-Refined = tuple[Tensor, Tensor, int]  # means, standard deviations (players, rows, *selected), rows that missed
+
+@dataclass(frozen=True)
+class Refined:
+    """What was found of the rows of one game."""
+
+    mean: Tensor  # (players, rows, *selected)
+    deviation: Tensor
+    missed: Tensor  # which rows did not reach the tolerance
+    evaluations: Tensor  # of the model for each row, beside each baseline
+
+    @staticmethod
+    def cat(parts: list[Refined]) -> Refined:
+        """The rows of all parts."""
+        means, deviations = ([getattr(part, name) for part in parts] for name in ("mean", "deviation"))
+        missed, evaluations = ([getattr(part, name) for part in parts] for name in ("missed", "evaluations"))
+        return Refined(torch.cat(means, 1), torch.cat(deviations, 1), torch.cat(missed), torch.cat(evaluations))
 
 
 def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:
@@ -35,16 +51,19 @@ def refined(
     tolerance: float | None,
     total: Tensor,
     estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]],
+    cost: Callable[[Tensor], Tensor],
     *,
     clearly: float = 0.0,
 ) -> Refined:
-    """Means and standard deviations (players, rows, *selected), and how many rows missed the tolerance.
+    """Means and standard deviations, which rows missed the tolerance, and what they cost.
 
-    `estimate` gives both for a number of samples and those rows that are left. Rows leave when their largest standard
+    `estimate` gives the first two for a number of samples and those rows that are left, `cost` the evaluations that
+    numbers of samples take. Rows leave when their largest standard
     deviation was within the tolerance twice in a row, as once may be luck, or once within a part of it, `clearly`.
     """
     left = torch.arange(len(total))
     before = torch.zeros(len(total), dtype=torch.bool)
+    samples = torch.full((len(total),), numbers[0])
     mean, deviation = estimate(numbers[0], left)
     for number in [*numbers[1:], None]:
         if tolerance is None:
@@ -58,22 +77,31 @@ def refined(
         if number is None or not len(left):
             break
         mean[:, left], deviation[:, left] = estimate(number, left)
-    return mean, deviation, int((~before[left]).sum()) if tolerance is not None else 0
+        samples[left] = number
+    missed = torch.zeros_like(before)
+    if tolerance is not None:
+        missed[left] = ~before[left]
+    return Refined(mean, deviation, missed, cost(samples))
 
 
 def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     """What was found of each game, for all players, in the dtype and on the device of the inputs."""
     found = list(parts)
-    values = active.restored([mean for mean, _, _ in found])
-    std = active.restored([deviation for _, deviation, _ in found], deviations=True)
-    return Estimate(values, std, sum(missed for _, _, missed in found))
+    values = active.restored([part.mean for part in found])
+    std = active.restored([part.deviation for part in found], deviations=True)
+    baselines = len(active.whole.empties)
+    return Estimate(
+        values, std, active.by_row([part.missed for part in found], False),
+        active.by_row([part.evaluations * baselines for part in found], 2 * baselines),
+    )  # fmt: skip
 
 
-def warn_of_missed(missed: int, tolerance: float | None, most: str) -> None:
+def warn_of_missed(estimate: Estimate, tolerance: float | None, most: str) -> None:
     """Say that rows missed the tolerance with the `most` that was allowed."""
+    missed = 0 if estimate.missed is None else int(estimate.missed.sum())
     if missed:
         warnings.warn(
-            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, or see with "
-            "return_std what was reached.",
+            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, "
+            "or see with return_std what was reached.",
             stacklevel=3,
         )

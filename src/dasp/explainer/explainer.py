@@ -119,6 +119,7 @@ class Explainer:
         self.automatic = method == "auto"
         self.method = method if self.automatic else method_name(method)
         self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
+        self.ground = self.reason  # the same without times, which differ every time
         self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         if encoder is None:
             encoder, model = encoder_and_network(model)
@@ -174,7 +175,7 @@ class Explainer:
         self.inputs.note_zeros(request.games[0].on)
         result = self.run(request)
         if self.automatic and self.wanted.tolerance is None:
-            result = replace(result, missed=0)  # the tolerance was ours; standard deviations say what was reached
+            result = replace(result, missed=None)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.wanted.tolerance)
         return self.inputs.answered(result)
 
@@ -236,9 +237,13 @@ class Explainer:
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
         gap = request.gaps(values)
+        taken = estimate.evaluations
+        if taken is None:
+            taken = torch.full((game.rows,), METHODS[name].cost_of(self._methods[name], game, options))
         return Attributed(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
             select.chosen, name, estimate.missed, unbalanced_rows(values[0], gap) if METHODS[name].propagates else 0,
+            taken,
         )  # fmt: skip
 
     def _output(self, target: Any) -> Any:
@@ -260,15 +265,14 @@ class Explainer:
                 chosen = _Chosen(self.method, self.reason, self.wanted)
                 if self.automatic:
                     choice = choose(request, lambda: Pace.of(request, self.model, self.wanted.batch_size), self.wanted)
-                    log.log(
-                        logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", choice.method, choice.reason
-                    )
-                    chosen = _Chosen(choice.method, choice.reason, choice.wanted)
+                    log.log(logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", choice.method, choice.told)
+                    chosen = _Chosen(choice.method, choice.told, choice.wanted, choice.reason)
                 if chosen.name not in self._methods:
                     self._methods[chosen.name] = METHODS[chosen.name].make(self.model)  # type: ignore[arg-type]
                 self._chosen[game] = chosen
-            self.method, self.reason = self._chosen[game].name, self._chosen[game].reason
-            return self._chosen[game]
+            chosen = self._chosen[game]
+            self.method, self.reason, self.ground = chosen.name, chosen.reason, chosen.ground or chosen.reason
+            return chosen
 
 
 @contextmanager
@@ -286,3 +290,4 @@ class _Chosen:
     name: str
     reason: str
     wanted: Wanted
+    ground: str = ""  # the reason without the times that were measured

@@ -33,8 +33,9 @@ class Attributed:
     gap: Tensor  # the players' values together − (prediction − base)
     target: Tensor  # which outputs these are: their numbers, (rows, *outputs)
     method: str
-    missed: int = 0  # rows that did not reach the tolerance
+    missed: Tensor | None = None  # which rows did not reach the tolerance; None if there is none
     unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
+    evaluations: Tensor | None = None  # of the model, for each row, as `dasp.methods` counts them
 
     def _repr_html_(self) -> str | None:
         return picture_of(self)
@@ -46,18 +47,17 @@ class Attributed:
         joined = {
             name: None if column[0] is None else tree_map(lambda *pieces: torch.cat(pieces), *column)
             for name, column in columns.items()
-            if name not in ("method", "missed", "unbalanced")
+            if name not in ("method", "unbalanced")
         }
-        counts = {name: sum(columns[name]) for name in ("missed", "unbalanced")}
-        return Attributed(**joined, method=parts[0].method, **counts)  # type: ignore[arg-type]
+        return Attributed(**joined, method=parts[0].method, unbalanced=sum(columns["unbalanced"]))  # type: ignore[arg-type]
 
     def warn(self, tolerance: float | None) -> None:
         """Say in the log what is to be doubted."""
         rows = len(self.gap)
-        if self.missed:
+        if self.missed is not None and self.missed.any():
             log.warning(
                 "%s: %d of %d rows did not reach the tolerance%s: allow for more evaluations, or see what was reached",
-                self.method, self.missed, rows, "" if tolerance is None else f" {tolerance:g}",
+                self.method, int(self.missed.sum()), rows, "" if tolerance is None else f" {tolerance:g}",
             )  # fmt: skip
         if self.unbalanced:
             log.warning(

@@ -82,6 +82,15 @@ class Active:
             result[part.game][:, part.rows] = owned.to(result[part.game])
         return result
 
+    def by_row(self, found: list[Tensor], otherwise: float) -> Tensor:
+        """What was found of the rows of each game, (rows,), as it is of all rows; `otherwise` where there was nothing
+        to estimate."""
+        result = torch.full((len(self.whole.full),), otherwise)
+        starts = [rows.start for rows, _, _ in self.whole.parts()]
+        for part, own in zip(self.parts, found, strict=True):
+            result[part.rows.cpu() + starts[part.game]] = own
+        return result
+
 
 def _parts(place: int, game: Game, *, apart: bool) -> list[_Part]:
     patterns, which = torch.unique(game.busy, dim=0, return_inverse=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -14,13 +15,26 @@ import pyarrow.parquet as pq
 
 from dasp.jobs.reading.arrow import texts
 
-__all__ = ["CSV", "FORMATS", "Format", "Job", "Parquet", "format_of"]
+__all__ = ["CSV", "FORMATS", "Format", "Job", "Parquet", "Stored", "format_of"]
 
 Job = dict[str, Any]  # by the names that users know: {"DATA": checksum, "--tolerance": 0.01, …}
+Told = Callable[[], dict[str, Any]]  # what is to be said of all rows, once they are written
 
-_KEY, _ROWS = b"dasp", b"dasp rows"
+_KEY, _ROWS, _NOTES = b"dasp", b"dasp rows", b"dasp notes"
+_BATCH = 2**12  # rows that are read at once
 _GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 _PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An output as it is read again."""
+
+    job: Job  # an empty one if it is something else
+    notes: dict[str, Any]  # what is to be said of all rows
+    about: dict[str, str]  # what the columns do not say, like the shape of a row
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]  # its rows, as often as they are wanted
 
 
 class Format(Protocol):
@@ -34,7 +48,10 @@ class Format(Protocol):
     def is_complete(self, output: Path) -> bool:
         """Whether all of an output can be read, as it was written."""
 
-    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> bytes:
+    def read(self, output: Path) -> Stored:
+        """What was written; raises Arrow's errors if that cannot be read."""
+
+    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job, told: Told) -> bytes:
         """Write all tables; what is given back is for the file beside the output."""
 
 
@@ -60,7 +77,20 @@ class Parquet:
         except (pa.ArrowException, OSError, ValueError, KeyError):
             return False
 
-    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> bytes:
+    def read(self, output: Path) -> Stored:
+        """Rows in batches, and what is in the metadata."""
+        with pq.ParquetFile(output) as stored:
+            about = _decoded(stored.metadata.metadata)
+            schema = stored.schema_arrow
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with pq.ParquetFile(output, page_checksum_verification=True) as again:
+                yield from again.iter_batches(_BATCH)
+
+        notes = json.loads(about.pop(_NOTES.decode(), "{}"))
+        return Stored(self.job(output), notes, about, schema.remove_metadata(), batches)
+
+    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job, told: Told) -> bytes:
         """Write row groups that depend on the tables alone."""
         writer: Any = None
         count = 0
@@ -71,7 +101,7 @@ class Parquet:
             writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=len(table))
             count += len(table)
         if writer is not None:
-            writer.add_key_value_metadata({_ROWS: str(count)})
+            writer.add_key_value_metadata({_ROWS: str(count), _NOTES: json.dumps(told())})
             writer.close()
         return b""
 
@@ -94,12 +124,26 @@ class CSV:
             return False
         return self._told(output).get("sha256") == digest
 
-    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job) -> bytes:
+    def read(self, output: Path) -> Stored:
+        """Rows in batches, and what is in the file beside them."""
+        told = self._told(output)
+        kinds = pv.ConvertOptions(column_types={"id": pa.string(), "method": pa.string()})
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with pv.open_csv(output, convert_options=kinds) as stream:
+                yield from stream
+
+        with pv.open_csv(output, convert_options=kinds) as stream:
+            schema = stream.schema
+        return Stored(told.get("dasp", {}), told.get("notes", {}), told.get("about", {}), schema, batches)
+
+    def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job, told: Told) -> bytes:
         """Write a line for each row, below the names of the columns."""
         hashing = _Hashing(stream)
         writer: Any = None
-        count = 0
+        count, own = 0, dict[str, str]()
         for noted in _grouped(tables):
+            own = own or _decoded(noted.schema.metadata)
             table = _plain(noted)
             writer = writer or pv.CSVWriter(
                 hashing, table.schema, write_options=pv.WriteOptions(quoting_style="needed")
@@ -108,8 +152,8 @@ class CSV:
             count += len(table)
         if writer is not None:
             writer.close()
-        told = {"dasp": job, "rows": count, "sha256": hashing.digest.hexdigest()}
-        return json.dumps(told, indent=1).encode() + b"\n"
+        about = {"dasp": job, "rows": count, "sha256": hashing.digest.hexdigest(), "notes": told(), "about": own}
+        return json.dumps(about, indent=1).encode() + b"\n"
 
     def _told(self, output: Path) -> dict[str, Any]:
         try:
@@ -146,6 +190,12 @@ class _Hashing:
 
     def close(self) -> None:
         """Leave the stream open: it is somebody else's."""
+
+
+def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    """Metadata as texts, without what is Arrow's own."""
+    found = {key.decode(): value.decode(errors="replace") for key, value in (metadata or {}).items()}
+    return {key: value for key, value in found.items() if key != "ARROW:schema"}
 
 
 def _plain(table: pa.Table) -> pa.Table:

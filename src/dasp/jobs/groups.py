@@ -21,7 +21,7 @@ from dasp.jobs.reading.source import Source
 
 __all__ = ["RESERVED", "absent", "check_names", "described", "groups"]
 
-RESERVED = ("id", "target", "prediction", "base_value", "gap", "method", "values", "sd")
+RESERVED = ("id", "target", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values", "sd")
 _FEW = 64  # entries that are told one by one
 _HINTS = {
     "id": "give --id id if it names the rows, --drop id if it is no input, or choose another",

@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dasp.explainer.result import LARGE_GAP
-
 __all__ = ["Notes"]
 
 _KEY = b"notes"
@@ -77,6 +75,8 @@ class Notes:
         if self.missed:
             yield f"warning: {self.missed:,} of {rows:,} rows did not reach --tolerance {tolerance:g}"
         if self.gaps:
+            from dasp.explainer.result import LARGE_GAP  # noqa: PLC0415 (torch takes seconds)
+
             yield (
                 f"warning: the values of {self.gaps:,} of {rows:,} rows miss prediction − base_value by more than "
                 f"{LARGE_GAP:.0%} of their sizes: moments are a poor approximation there; --method auto evaluates "

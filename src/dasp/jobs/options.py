@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.files import is_utf8
 
-__all__ = ["OPTIONS", "Option", "Options", "name_of", "number_of"]
+__all__ = ["OPTIONS", "Option", "Options", "check_page", "name_of", "number_of"]
 
 _PIECES = ("word", "token", "sentence")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -114,6 +114,9 @@ class Options:
         "Output", "File to write: a .parquet or .csv file.", flags=("--output", "-o"), identity=False)]
     with_data: Annotated[bool, Option(
         "Output", "Write the inputs beside their values, in columns data:NAME.", texts=False)] = False
+    report: Annotated[Path | None, Option(
+        "Output", "Page to write as well: a .html file that shows the result. The inputs are written with it, as by "
+        "--with-data.", identity=False)] = None
     overwrite: Annotated[bool, Option(
         "Output", "Replace what another job has left there.", identity=False)] = False
 
@@ -136,14 +139,10 @@ class Options:
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
             self._check(name, getattr(self, name), option)
+        self._check_budget()
+        self._check_output()
         if not self.limit:
             raise BadInput(f"--max-unpacked is {self.max_unpacked}; a size like 500M or 2G is needed")
-        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
-            raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
-        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
-            raise BadInput(f"--max-seconds is {self.max_seconds}; a number above 0 is needed")
-        if self.max_seconds is not None and self.method != "auto":
-            raise BadInput("--max-seconds is for --method auto: give --max-evaluations")
         if self.background and self.baseline not in (None, "mean"):
             raise BadInput("--baseline and --background both say what an absent input is: give one of them")
         if self.groups and self.players:
@@ -152,6 +151,16 @@ class Options:
             raise BadInput(f"--players is {self.players}; texts have {', '.join(_PIECES)}")
         if self.text is None and self.players in _PIECES:
             raise BadInput(f"--players {self.players} is for texts: name their column by --text")
+
+    def _check_budget(self) -> None:
+        if self.tolerance is not None and not 0 < self.tolerance < float("inf"):
+            raise BadInput(f"--tolerance is {self.tolerance}; a number above 0 is needed")
+        if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
+            raise BadInput(f"--max-seconds is {self.max_seconds}; a number above 0 is needed")
+        if self.max_seconds is not None and self.method != "auto":
+            raise BadInput("--max-seconds is for --method auto: give --max-evaluations")
+
+    def _check_output(self) -> None:
         if self.output.suffix.lower() not in (".parquet", ".pq", ".csv"):
             raise BadInput(f"--output is {self.output}; a name that ends in .parquet or .csv is needed")
         if self.text is not None and self.output.suffix.lower() == ".csv":
@@ -161,6 +170,10 @@ class Options:
             )
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
+        if self.report is not None:
+            check_page(self.report)
+            if self.text is None:  # a picture needs its image, and a bar the number that it is for
+                object.__setattr__(self, "with_data", True)
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
@@ -195,6 +208,11 @@ class Options:
         named = {name: getattr(self, name) for name, option in OPTIONS.items() if option.file}
         return {name: Path(value) for name, value in named.items() if value is not None and not _is_value(value)}
 
+    def file_names(self) -> dict[str, str]:
+        """What model and data are called, without their folders."""
+        model = self.model if ":" in self.model else Path(self.model).name
+        return {"MODEL": model, "DATA": self.data.name}
+
     def of_explainer(self) -> dict[str, Any]:
         """The options that an `Explainer` is given as they are."""
         return {name: getattr(self, name) for name, option in OPTIONS.items() if option.explainer}
@@ -220,6 +238,16 @@ def number_of(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def check_page(page: Path) -> None:
+    """Refuse a page that cannot be written, before any row is explained."""
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise BadInput(f"{page}: the page's name must end in .html")
+    if not page.parent.is_dir():
+        raise BadInput(f"{page}: there is no folder {page.parent}")
+    if page.is_dir():
+        raise BadInput(f"{page}: is a folder")
 
 
 def _is_value(given: str | Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,9 +63,13 @@ class Written:
     beside: bytes = b""  # for the file beside it
 
 
-def write(tables: Iterator[pa.Table], stream: BinaryIO, job: Job, output: Path) -> Written:
-    """Write all tables in the format that the output's name says; the bytes depend on the tables and the job alone."""
+def write(tables: Iterator[pa.Table], stream: BinaryIO, job: Job, output: Path, about: dict[str, Any]) -> Written:
+    """Write all tables in the format that the output's name says; the bytes depend on the tables, the job
+    and what is told about it alone."""
     written = Written()
+
+    def told() -> dict[str, Any]:
+        return {**asdict(written.notes), **about}
 
     def counted() -> Iterator[pa.Table]:
         for noted in tables:
@@ -75,7 +79,7 @@ def write(tables: Iterator[pa.Table], stream: BinaryIO, job: Job, output: Path) 
                 written.summary.add(table)
                 yield table
 
-    written.beside = format_of(output).write(counted(), stream, job)
+    written.beside = format_of(output).write(counted(), stream, job, told)
     return written
 
 

@@ -167,7 +167,7 @@ class Parts:
             self._check_owned()
             self._write(_name(number), self._seal(number, content), content)
 
-    def finish(self, chunks: int, job: Job) -> Written:
+    def finish(self, chunks: int, job: Job, about: dict[str, Any] | None = None) -> Written:
         """Join the parts into the output, and remove them. What is beside it comes first: it has the checksum.
 
         Raises `Damaged` if a part is not as it was written: it is no longer among those that are done.
@@ -176,7 +176,7 @@ class Parts:
         with _writing(self.output):
             self._check_owned()
             with temporary.open("wb") as stream:
-                written = write(map(self._read, range(chunks)), stream, job, self.output)
+                written = write(map(self._read, range(chunks)), stream, job, self.output, about or {})
                 stream.flush()
                 os.fsync(stream.fileno())
             if not written.summary.rows:

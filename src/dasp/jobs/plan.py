@@ -31,13 +31,15 @@ from dasp.jobs.reading.chunks import Reader, Survey, survey
 from dasp.jobs.reading.source import Source
 from dasp.jobs.worker import Task, Worker, Works, outputs_of
 
-__all__ = ["CHOSEN", "Plan", "Say", "check_device", "chosen_target", "description", "plan", "quiet", "threads_of"]
+__all__ = [
+    "CHOSEN", "WHY", "Plan", "Say", "check_device", "chosen_target", "description", "plan", "quiet", "threads_of",
+]  # fmt: skip
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
 _DTYPES = ("float16", "float32", "float64")
 
-CHOSEN = "the method that was chosen"  # in the identity of a job
+CHOSEN, WHY = "the method that was chosen", "why"  # in the identity of a job
 Say = Callable[[str], None]
 
 
@@ -53,6 +55,7 @@ class Plan:
     outputs: Tensor  # the model's for the first rows
     absent: dict[str, Any]  # what an absent input is, for who reads the output
     settled: dict[str, Any]  # options that were chosen, which may be others the next time
+    why: str  # they were chosen
 
 
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
@@ -92,6 +95,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     )  # as some methods repeat rows
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker = _tried(task, model, seen, say, chosen_before=bool(before))
+    why = earlier.get(WHY, "") if before else line_of(worker.explainer.ground)
     task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
@@ -99,7 +103,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     reader = Reader(source, size, dtype, seen.integer_ids, options.with_data or masks is not None)
     first = worker.outputs(torch.from_numpy(seen.example))
     told = groups.described(options, absent)
-    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled())
+    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled(), why)
 
 
 def threads_of(options: Options, earlier: Job) -> int:

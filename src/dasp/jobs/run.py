@@ -18,7 +18,7 @@ from dasp.jobs.model_files import is_factory
 from dasp.jobs.options import Options
 from dasp.jobs.output import Job, check_beside, finished_job, is_complete
 from dasp.jobs.parts import Damaged, Parts
-from dasp.jobs.plan import CHOSEN, Plan, Say, plan
+from dasp.jobs.plan import CHOSEN, WHY, Plan, Say, plan
 from dasp.jobs.text_plan import plan_texts
 
 __all__ = ["explain"]
@@ -34,7 +34,7 @@ def explain(options: Options, say: Say = print) -> None:
         planned = (plan if options.text is None else plan_texts)(options, begun or finished or {}, say)
         chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
         job = describe(chosen, planned.worker.model, planned.outputs, planned.contents, planned.survey.bad)
-        job[CHOSEN] = planned.settled
+        job[CHOSEN], job[WHY] = planned.settled, planned.why
         job["absent inputs"] = planned.absent
         if finished == job and not is_complete(options.output):
             finished = {}
@@ -78,7 +78,8 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
             parts.commit(result.number, result.table)
             advance(_rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
-    written = parts.finish(chunks, job)
+    about = {"files": options.file_names(), "outputs": planned.outputs.shape[1]}
+    written = parts.finish(chunks, job, about)
     rate = (rows - before) / seconds
     say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
     for line in written.notes.lines(written.summary.rows, options.tolerance):

@@ -60,7 +60,9 @@ class TextWorker:
         if not rows:
             return notes.on(pa.table({}))
         kept = chunk.only(there)
-        return (notes + self._notes(kept.values[:, 0].tolist(), rows)).on(_table(kept.ids, rows))
+        return (notes + self._notes(kept.values[:, 0].tolist(), rows)).on(
+            _table(kept.ids, rows, tolerated=self.task.tolerance is not None)
+        )
 
     def explained(self, text: str, target: Any) -> TextAttributed | None:
         """A text explained, in the same way every time; None if outputs are not finite."""
@@ -84,7 +86,7 @@ class TextWorker:
 
     def _notes(self, some: Sequence[str], rows: list[TextAttributed]) -> Notes:
         infinite = sum(not bool(row.found.values.isfinite().all()) for row in rows)
-        return Notes(infinite=infinite, missed=sum(row.found.missed for row in rows), cut=sum(map(self._is_cut, some)))
+        return Notes(infinite=infinite, missed=sum(map(_missed, rows)), cut=sum(map(self._is_cut, some)))
 
     def _is_cut(self, text: str) -> bool:
         vocabulary = self.explainer.vocabulary
@@ -92,12 +94,16 @@ class TextWorker:
         return len(vocabulary.tokenizer(text, verbose=False)["input_ids"]) > vocabulary.limit
 
 
+def _missed(row: TextAttributed) -> bool:
+    return row.found.missed is not None and bool(row.found.missed.any())
+
+
 def worker_of(task: Task) -> Works:
     """The worker for a task."""
     return Worker(task) if task.texts is None else TextWorker(task)
 
 
-def _table(ids: pa.Array, rows: list[TextAttributed]) -> pa.Table:
+def _table(ids: pa.Array, rows: list[TextAttributed], *, tolerated: bool) -> pa.Table:
     found, lengths = [row.found for row in rows], [len(row.pieces) for row in rows]
     values = np.concatenate([row.spread(row.found.values) for row in rows])
     unknown = [torch.full_like(row.values, torch.nan) for row in found]  # one permutation has no deviation
@@ -113,8 +119,10 @@ def _table(ids: pa.Array, rows: list[TextAttributed]) -> pa.Table:
         "sd": lists(column(sd), lengths),
         "gap": _column([row.gap for row in found], np.float64),
         "method": texts([row.method for row in found]),
+        "evaluations": _column([row.evaluations for row in found], np.int64),
+        **({"missed": column(np.array([_missed(row) for row in rows]))} if tolerated else {}),
     })  # fmt: skip
 
 
-def _column(parts: list[Tensor], dtype: Any) -> pa.Array:
+def _column(parts: list[Any], dtype: Any) -> pa.Array:
     return column(torch.cat([part.reshape(-1).cpu() for part in parts]).numpy().astype(dtype))

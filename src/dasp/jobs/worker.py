@@ -5,6 +5,7 @@ What it makes of a chunk depends on nothing but the chunk, so that it does not m
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import warnings
@@ -157,11 +158,18 @@ class Worker:
 
     def _notes(self, result: Attributed) -> Notes:
         infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
-        missed = 0 if self.task.tolerance is None else result.missed  # else it is the method's own
-        return Notes(infinite=int(infinite), missed=missed, gaps=result.unbalanced)
+        missed = self._missed(result)
+        return Notes(infinite=int(infinite), missed=0 if missed is None else int(missed.sum()), gaps=result.unbalanced)
+
+    def _missed(self, result: Attributed) -> Tensor | None:
+        """Which rows missed the user's tolerance; None if there is none, as the method's own is not theirs."""
+        if self.task.tolerance is None:
+            return None
+        return torch.zeros(len(result.gap), dtype=torch.bool) if result.missed is None else result.missed
 
     def _table(self, chunk: Chunk, result: Attributed, notes: Notes) -> pa.Table:
-        rows = len(chunk.values)
+        rows, missed = len(chunk.values), self._missed(result)
+        assert result.evaluations is not None
         columns = {
             "id": chunk.ids,
             "target": column(result.target.numpy().astype(np.int32)),
@@ -171,6 +179,8 @@ class Worker:
             **({} if result.std is None else self._players("sd:", "sd", result.std)),
             "gap": _column(result.gap),
             "method": texts([result.method] * rows),
+            "evaluations": _column(result.evaluations),
+            **({} if missed is None else {"missed": _column(missed)}),
             **self._data(chunk),
         }
         if self.task.masks is not None:
@@ -178,7 +188,8 @@ class Worker:
             columns["players"] = _lists(mask.expand(chunk.values.shape).reshape(rows, -1).numpy().astype(np.int32))
         shape = str(list(chunk.values.shape[1:]))
         about = {"shape": shape} if self.task.names is None and self.task.mask is None else {}
-        about |= {"data shape": shape} if "data" in columns else {}
+        about |= {"data shape": shape} if self.task.inputs is None else {}
+        about |= {"players": json.dumps(self.task.mask.ravel().tolist())} if self.task.mask is not None else {}
         return notes.on(pa.table(columns, metadata=about or None))
 
     def _data(self, chunk: Chunk) -> dict[str, pa.Array]:

@@ -146,6 +146,12 @@ class Choice:
     reason: str
     wanted: Wanted
     obstacle: bool = False  # whether moments cannot be propagated, though that would pay
+    times: str = ""  # that were measured, and are others every time
+
+    @property
+    def told(self) -> str:
+        """The reason, with the times that it rests on."""
+        return f"{self.reason}: {self.times}" if self.times else self.reason
 
 
 def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice:
@@ -188,8 +194,9 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
         return Choice("BayesianShapley", reason, settled, obstacle=players > _MANY)
     both = f"a propagated prior takes {_time(measured.prior)} a row, an evaluation {_time(measured.evaluation)}"
     if pays:
-        return Choice(_WITH_PRIOR, f"{players} players: {both}", settled)
-    return Choice("BayesianShapley", f"{players} players: {both}, so evaluations alone do more", settled)
+        return Choice(_WITH_PRIOR, f"{players} players, and a propagated prior is worth its time", settled, times=both)
+    reason = f"{players} players, and evaluations alone do more than a propagated prior"
+    return Choice("BayesianShapley", reason, settled, times=both)
 
 
 def _worth(evaluations: int, allowed: int, each: float) -> float:

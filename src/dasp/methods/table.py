@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from captum.attr import (
@@ -30,7 +31,7 @@ from captum.attr import (
 from torch import nn
 
 from dasp.attribution.any_method import estimated
-from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod
 from dasp.attribution.bayesian import FEWEST, BayesianShapley
 from dasp.attribution.coalition_gradients import GradientShapley
 from dasp.attribution.dasp import DASP
@@ -48,7 +49,6 @@ __all__ = ["GRADIENT", "METHODS", "Method", "MethodOnModel"]
 
 _PRIOR_NODES = 8
 _MOST_NODES, _MOST_STEPS = 64, 300  # where the integrals have converged
-GRADIENT = 3  # evaluations: forward once, and backward
 _AT_ONCE = {"perturbations_per_eval": 64}  # as quick as any; Captum's default of 1 evaluates row by row
 _BATCHES = frozenset({"internal_batch_size", "show_progress"})
 _SEEDED = _BATCHES | {"seed"}
@@ -136,6 +136,13 @@ class Method:
     def cost(self, game: Game, number: int | None = None) -> int:
         """Evaluations for a row; of a background, as many for each of its rows."""
         return self._cost(game, number, self.each)
+
+    def cost_of(self, made: Attribution, game: Game, options: dict[str, Any]) -> int:
+        """Evaluations for a row by what was made of the method, with these options of its `attribute`."""
+        if self.samples is None:
+            return self.cost(game)
+        default = signature(made.attribute).parameters[self.samples].default
+        return self.cost(game, options.get(self.samples, default))
 
     def paper_cost(self, game: Game, number: int | None = None) -> int:
         """Evaluations as the paper counts them."""

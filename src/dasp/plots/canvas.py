@@ -17,8 +17,8 @@ from matplotlib import style as styles
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
-from dasp.plots.labels import number, plain
 from dasp.plots.style import BLACK, DIVERGING, SMALL, TEXT, shade
+from dasp.words import number, plain
 
 __all__ = [
     "beside", "colour_bar", "drawing", "labelled", "lines_that_fit", "names_width", "new_axes", "new_panels", "png",

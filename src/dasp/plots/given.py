@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from dasp.errors import BadInput
-from dasp.plots.labels import INTERVAL
+from dasp.words import INTERVAL
 
 __all__ = ["Given", "array", "read", "read_row", "read_table"]
 

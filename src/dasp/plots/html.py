@@ -12,11 +12,11 @@ from dasp.errors import BadInput
 from dasp.plots.canvas import png
 from dasp.plots.given import read, read_row, read_table
 from dasp.plots.images import image
-from dasp.plots.labels import number, plain, within
 from dasp.plots.parts import largest
 from dasp.plots.rows import waterfall
 from dasp.plots.tables import bar
 from dasp.plots.texts import text_html
+from dasp.words import number, plain, within
 
 __all__ = ["described", "picture"]
 

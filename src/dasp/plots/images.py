@@ -17,8 +17,8 @@ from matplotlib.collections import LineCollection
 from dasp.errors import BadInput
 from dasp.plots.canvas import colour_bar, drawing, new_panels
 from dasp.plots.given import array, read
-from dasp.plots.labels import INTERVAL, plain
 from dasp.plots.style import DIVERGING, SMALL
+from dasp.words import INTERVAL, plain
 
 __all__ = ["image"]
 

@@ -11,7 +11,7 @@ from dasp.errors import BadInput
 from dasp.evaluation import Result
 from dasp.plots.canvas import drawing, labelled, new_axes
 from dasp.plots.given import array, read
-from dasp.plots.labels import INTERVAL, fitted
+from dasp.plots.labels import fitted
 from dasp.plots.style import (
     BLACK,
     BLUE,
@@ -28,6 +28,7 @@ from dasp.plots.style import (
     style_of,
     tidy,
 )  # fmt: skip
+from dasp.words import INTERVAL
 
 __all__ = ["calibration", "cost"]
 

@@ -10,8 +10,9 @@ import numpy as np
 from dasp.errors import BadInput
 from dasp.plots.canvas import colour_bar, drawing, labelled, new_panels
 from dasp.plots.given import array, read
-from dasp.plots.labels import INTERVAL, fitted, numbers_of
+from dasp.plots.labels import fitted, numbers_of
 from dasp.plots.style import BLACK, GREY, SMALL, shade, tidy
+from dasp.words import INTERVAL
 
 __all__ = ["series"]
 

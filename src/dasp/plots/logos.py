@@ -21,8 +21,9 @@ from torch import Tensor
 from dasp.errors import BadInput
 from dasp.plots.canvas import drawing, labelled, new_panels
 from dasp.plots.given import array, read
-from dasp.plots.labels import INTERVAL, numbers_of
+from dasp.plots.labels import numbers_of
 from dasp.plots.style import BLUE, GREEN, GREY, ORANGE, SMALL, TEXT, VERMILLION, empty_figure, tidy
+from dasp.words import INTERVAL
 
 __all__ = ["logo", "logos"]
 

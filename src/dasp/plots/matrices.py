@@ -11,8 +11,9 @@ from matplotlib import colormaps
 from dasp.errors import BadInput
 from dasp.plots.canvas import colour_bar, drawing, labelled, new_axes, points
 from dasp.plots.given import read
-from dasp.plots.labels import fitted_all, number
+from dasp.plots.labels import fitted_all
 from dasp.plots.style import DIVERGING, SMALL, readable, text_width
+from dasp.words import number
 
 __all__ = ["interactions"]
 

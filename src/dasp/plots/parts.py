@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dasp.plots.given import Given
-from dasp.plots.labels import entry, fitted_all, within
+from dasp.plots.labels import fitted_all
 from dasp.plots.style import DOWN, TEXT, UP
+from dasp.words import entry, within
 
 __all__ = ["Part", "faces", "largest", "lumped", "parts_of"]
 

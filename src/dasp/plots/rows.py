@@ -10,9 +10,10 @@ from matplotlib.ticker import MaxNLocator
 
 from dasp.plots.canvas import beside, drawing, labelled, lines_that_fit, names_width, new_axes
 from dasp.plots.given import Given, read_row
-from dasp.plots.labels import number, numbers_of
+from dasp.plots.labels import numbers_of
 from dasp.plots.parts import Part, faces, largest, lumped, parts_of
 from dasp.plots.style import BLACK, DARK, GREY, LIGHT, TEXT, tidy
+from dasp.words import number
 
 __all__ = ["marks_of", "notes", "waterfall"]
 

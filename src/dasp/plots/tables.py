@@ -12,10 +12,11 @@ from matplotlib.ticker import MaxNLocator
 
 from dasp.plots.canvas import beside, drawing, labelled, lines_that_fit, names_width, new_axes
 from dasp.plots.given import Given, read_table
-from dasp.plots.labels import INTERVAL, fitted_all, numbers_of
+from dasp.plots.labels import fitted_all, numbers_of
 from dasp.plots.parts import Part, faces, largest
 from dasp.plots.rows import notes
 from dasp.plots.style import BLACK, DARK, GREY, LIGHT, SMALL, TEXT, tidy
+from dasp.words import INTERVAL
 
 __all__ = ["bar", "beeswarm"]
 

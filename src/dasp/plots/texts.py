@@ -14,8 +14,8 @@ import numpy as np
 from dasp.errors import BadInput
 from dasp.plots.canvas import colour_bar, drawing, labelled, new_axes, points
 from dasp.plots.given import Given, read_row
-from dasp.plots.labels import plain, within
 from dasp.plots.style import BLACK, DARK, TEXT, shade, text_width
+from dasp.words import plain, within
 
 __all__ = ["text", "text_html"]
 

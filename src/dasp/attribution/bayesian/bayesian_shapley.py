@@ -8,7 +8,7 @@ order interactions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -122,7 +122,7 @@ class BayesianShapley(PlayerMethod):
             request, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate.missed, tolerance, f"{max_evaluations} evaluations")
+        warn_of_missed(estimate, tolerance, f"{max_evaluations} evaluations")
         return estimate.answer(request, std=return_std)
 
     def explain(
@@ -141,14 +141,17 @@ class BayesianShapley(PlayerMethod):
         if max_evaluations < fewest:
             raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
         before = prior_values(self.prior, self.prior_options, request)
-        priors = [None] * len(active.parts) if before is None else active.select(before)
+        priors = [None] * len(active.parts) if before is None else active.select(before.values)
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
             estimates = [
                 _Estimate(evaluator, prior, trust(self.prior, evaluator.game), self._regressions, seed)
                 for evaluator, prior in zip(evaluators, priors, strict=True)
             ]
-            return collected(active, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
+            found = collected(active, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
+        if before is None or found.evaluations is None or before.evaluations is None:
+            return found if before is None else replace(found, evaluations=None)
+        return replace(found, evaluations=found.evaluations + before.evaluations)
 
 
 @dataclass(frozen=True)
@@ -162,19 +165,18 @@ class _Estimate:
     seed: int
 
     def to(self, evaluations: int, tolerance: float | None) -> Refined:
-        """Means, standard deviations, and how many rows missed the tolerance."""
+        """Means, standard deviations, and what is to be said of each row."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
             values = exact_values(self.evaluator)
-            return values, torch.zeros_like(values), 0
+            every = torch.full((game.rows,), 2**game.count)
+            return Refined(values, torch.zeros_like(values), torch.zeros(game.rows, dtype=torch.bool), every)
         pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed)
         outputs = self.evaluator.total[0].numel()
-        parts = [
+        return Refined.cat([
             self._refined(pairs, torch.arange(game.rows)[part], tolerance)
             for part, _ in game.slices(max(1, _NUMBERS_AT_ONCE // (len(pairs) * outputs)))
-        ]
-        means, deviations, missed = zip(*parts, strict=True)
-        return torch.cat(means, 1), torch.cat(deviations, 1), sum(missed)
+        ])  # fmt: skip
 
     def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
         players, total = self.evaluator.game.count, self.evaluator.total[rows]
@@ -192,8 +194,9 @@ class _Estimate:
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
         numbers = stages(first, len(pairs), _GROWTH, tolerance)
-        mean, deviation, missed = refined(numbers, tolerance, total, fitted, clearly=_CLEARLY)
-        return mean, deviation, len(rows) if tolerance is not None and len(pairs) < first else missed
+        found = refined(numbers, tolerance, total, fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
+        too_few = tolerance is not None and len(pairs) < first
+        return replace(found, missed=torch.ones_like(found.missed)) if too_few else found
 
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         game, total = self.evaluator.game, self.evaluator.total[rows]

@@ -10,6 +10,7 @@ from captum.attr import Attribution
 from torch import Tensor
 
 from dasp.attribution.any_method import estimated
+from dasp.attribution.base import Estimate
 from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.posterior import Trust
 from dasp.attribution.dasp import DASP
@@ -71,15 +72,17 @@ def _nearness(coordinates: tuple[tuple[int, ...], ...]) -> Tensor:
     return (near + torch.eye(len(places), dtype=near.dtype)) / 2
 
 
-def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> list[Tensor] | None:
-    """The prior of each game, (players, rows, *selected) in float64 on the CPU; None if there is none."""
+def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> Estimate | None:
+    """The prior of each game, with values in float64 on the CPU; None if there is none."""
     if prior is None:
         return None
+    evaluations: Tensor | None = torch.zeros(len(request.full), dtype=torch.long)
     if isinstance(prior, Attribution):
-        values = [x.cpu().double() for x in estimated(prior, request, **options).values]
+        found = estimated(prior, request, **options)
+        values, evaluations = [x.cpu().double() for x in found.values], found.evaluations
         request.check_finite(values)
     else:
         values = request.values_of(prior)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the prior has NaN or infinite entries")
-    return values
+    return Estimate(values, evaluations=evaluations)

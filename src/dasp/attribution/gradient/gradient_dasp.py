@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PropagatedAttribution, rows_at_once
+from dasp.attribution.base import GRADIENT, Estimate, PropagatedAttribution, rows_at_once
 from dasp.attribution.gradient.extension import Extension
 from dasp.attribution.gradient.quadrature import Index, check_index, fejer, gauss
 from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
@@ -117,11 +117,11 @@ class GradientDASP(PropagatedAttribution):
             request, nodes=nodes, tolerance=tolerance, index=index, seed=seed, internal_batch_size=internal_batch_size,
             show_progress=show_progress,
         )  # fmt: skip
-        if estimate.missed:
+        if estimate.missed is not None and estimate.missed.any():
             gap = float(request.gaps(estimate.values).abs().max())
             warnings.warn(
-                f"{estimate.missed} row(s) did not reach the tolerance {tolerance:g} with {2**_LAST_LEVEL - 1} nodes: "
-                f"the attributions miss f(input) − f(baseline) by up to {gap:.3g}. Raise "
+                f"{int(estimate.missed.sum())} row(s) did not reach the tolerance {tolerance:g} with "
+                f"{2**_LAST_LEVEL - 1} nodes: the attributions miss f(input) − f(baseline) by up to {gap:.3g}. Raise "
                 "`tolerance` or, if less than full, `rank`.",
                 stacklevel=2,
             )
@@ -147,18 +147,20 @@ class GradientDASP(PropagatedAttribution):
             raise ValueError(f"tolerance must be positive, not {tolerance}")
         adaptive = nodes is None and index == "shapley"
         each = request.beside_each_baseline()
-        values = []
+        values, counts = [], []
         lifts = self.lifts(request, internal_batch_size)
         with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
             for lifted, (rows, game, select) in zip(lifts, each.parts(), strict=True):
                 extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
                 if adaptive:
-                    values.append(_adapted(extension, each.total[rows], tolerance))
+                    found, taken = _adapted(extension, each.total[rows], tolerance)
                 else:
                     places, weights = gauss(nodes or _OTHER_NODES, index)
-                    values.append(_weighted(extension.slopes(places), weights))
-        missed = _missed(each, values, tolerance, len(request.empties)) if adaptive else 0
-        return self._estimate(request, values, missed)
+                    found, taken = _weighted(extension.slopes(places), weights), torch.full((game.rows,), len(places))
+                values.append(found)
+                counts.append(_over_baselines(taken * GRADIENT * (2 + extension.columns), request).sum(0))
+        missed = _missed(each, values, tolerance, request) if adaptive else None
+        return self._estimate(request, values, torch.cat(counts), missed)
 
     def interactions(
         self,
@@ -253,30 +255,38 @@ def _weighted(slopes: Tensor, weights: Any) -> Tensor:
     return torch.tensordot(torch.as_tensor(weights, dtype=slopes.dtype, device=slopes.device), slopes, dims=1)
 
 
-def _missed(request: Request, values: list[Tensor], tolerance: float, baselines: int) -> int:
-    """How many rows have, beside any of the baselines, values that do not add up within the tolerance."""
-    gaps, missed = request.gaps(values).abs(), 0
-    for v, (rows, game, _) in zip(values, request.parts(), strict=True):
-        beyond = gaps[rows] > tolerance * yardstick(request.total[rows].to(v), v)
-        missed += int(beyond.view(baselines, game.rows // baselines, -1).any(2).any(0).sum())
-    return missed
+def _over_baselines(each: Tensor, request: Request) -> Tensor:
+    """What there is of every row of a game beside each baseline, (baselines, rows of the game)."""
+    return each.view(len(request.empties), -1)
 
 
-def _adapted(extension: Extension, wanted: Tensor, tolerance: float) -> Tensor:
-    """Double the nodes of the rows whose values do not sum to `wanted` yet, as long as there are any."""
+def _missed(each: Request, values: list[Tensor], tolerance: float, request: Request) -> Tensor:
+    """Which rows have, beside any of the baselines, values that do not add up within the tolerance."""
+    gaps, missed = each.gaps(values).abs(), []
+    for v, (rows, _, _) in zip(values, each.parts(), strict=True):
+        beyond = gaps[rows] > tolerance * yardstick(each.total[rows].to(v), v)
+        missed.append(_over_baselines(beyond.flatten(1).any(1) if beyond.dim() > 1 else beyond, request).any(0))
+    return torch.cat(missed).cpu()
+
+
+def _adapted(extension: Extension, wanted: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Double the nodes of the rows whose values do not sum to `wanted` yet, as long as there are any. Values, and how
+    many nodes each row has taken."""
     wanted = wanted.to(extension.game.dtype)
     left = torch.arange(len(wanted), device=wanted.device)
     result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
+    taken = torch.zeros(len(wanted), dtype=torch.long)
     places, slopes = np.empty(0), wanted.new_empty(0)
     for level in range(_FIRST_LEVEL, _LAST_LEVEL + 1):
         new = fejer(level)[0][:: 1 if level == _FIRST_LEVEL else 2]  # every other node is new
         places, slopes = np.concatenate([places, new]), torch.cat([slopes, extension.slopes(new, left)])
         slopes, places = slopes[places.argsort().tolist()], np.sort(places)
         result[:, left] = _weighted(slopes, fejer(level)[1])
+        taken[left.cpu()] = len(places)
         values = result[:, left]
         gap = (values.sum(0) - wanted[left]).abs()
         still = (gap > tolerance * yardstick(wanted[left], values)).view(len(left), -1).any(1)
         if not bool(still.any()):
             break
         left, slopes = left[still], slopes[:, :, still]
-    return result
+    return result, taken

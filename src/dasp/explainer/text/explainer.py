@@ -234,7 +234,7 @@ class TextExplainer:
         gap = request.gaps(estimate.values)
         found = Attributed(
             request.answer(estimate.values), std, request.full, request.empty, gap, select.chosen, name,
-            estimate.missed if wanted.tolerance is not None else 0,
+            estimate.missed if wanted.tolerance is not None else None, evaluations=estimate.evaluations,
         )  # fmt: skip
         found.warn(wanted.tolerance)
         return found
@@ -289,7 +289,10 @@ def _undivided(worth: Worth, target: Any, players: int) -> Attributed:
     select = Selection.of(ends[:1], target)
     full, base = select(ends[:1]), select(ends[1:])
     values = (full - base)[..., None][..., :players]
-    return Attributed(values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "Exact")
+    return Attributed(
+        values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "Exact",
+        evaluations=torch.tensor([2]),
+    )  # fmt: skip
 
 
 def _names(model: Any) -> list[str] | None:

@@ -1,0 +1,183 @@
+"""What an output of `dasp explain` says, whatever its rows are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dasp.errors import BadInput, line_of
+from dasp.jobs.formats import FORMATS, Stored, format_of
+from dasp.jobs.notes import Notes
+from dasp.jobs.reading.arrow import floats
+
+__all__ = ["Contents", "Rows", "read"]
+
+_CHANNELS = (1, 3, 4)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of an output, in its order. Values are (rows, players); of texts, and of rows with players of their
+    own, an array for each row."""
+
+    ids: list[Any]
+    target: NDArray[Any]
+    prediction: NDArray[Any]
+    base: NDArray[Any]
+    values: Any
+    std: Any  # like the values; None if the method knows none
+    gap: NDArray[Any]
+    evaluations: NDArray[Any] | None  # outputs of earlier versions have none
+    missed: NDArray[Any] | None  # the tolerance; None if there was none
+    data: Any  # (rows, entries) as the file has them; None if they were not written
+    pieces: list[list[str]] | None  # of texts
+    masks: NDArray[Any] | None  # the player of every entry, if each row has its own
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def largest_std(self) -> NDArray[Any]:
+        """The largest standard deviation of each row; NaN if there is none."""
+        if self.std is None:
+            return np.full(len(self), np.nan)
+        return np.array([np.max(one, initial=0.0) for one in self.std])
+
+
+@dataclass(frozen=True)
+class Contents:
+    """An output, and what is known of all its rows."""
+
+    file: Path
+    stored: Stored
+
+    @cached_property
+    def job(self) -> dict[str, Any]:
+        """The options and checksums of the job."""
+        return self.stored.job
+
+    @cached_property
+    def notes(self) -> Notes:
+        """What is to be said of the rows."""
+        known = {field.name for field in fields(Notes)}
+        found = {name: value for name, value in self.stored.notes.items() if name in known}
+        return Notes(**{**found, "ids": tuple(found.get("ids", ()))})
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """What model and data were called."""
+        return self.stored.notes.get("files", {})
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns of players; none if values are lists."""
+        columns = self.stored.schema.names
+        between = columns[columns.index("base_value") + 1 : columns.index("gap")]
+        return [] if "values" in between else [name for name in between if not name.startswith("sd:")]
+
+    @cached_property
+    def inputs(self) -> list[str]:
+        """The columns of inputs, if they were written."""
+        return [name.removeprefix("data:") for name in self.stored.schema.names if name.startswith("data:")]
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether rows are texts."""
+        return "pieces" in self.stored.schema.names
+
+    @cached_property
+    def has_errors(self) -> bool:
+        """Whether standard deviations are known."""
+        return any(name == "sd" or name.startswith("sd:") for name in self.stored.schema.names)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of a row that is an array; None for tables and texts."""
+        told = self.stored.about.get("data shape") or self.stored.about.get("shape")
+        return None if told is None or self.names else tuple(json.loads(told))
+
+    @cached_property
+    def image(self) -> tuple[int, int, int] | None:
+        """(channels, height, width), if rows are images."""
+        shape = self.shape
+        return (shape[0], shape[1], shape[2]) if shape and len(shape) == 3 and shape[0] in _CHANNELS else None
+
+    @cached_property
+    def mask(self) -> NDArray[Any] | None:
+        """The player of every entry; None if entries are players, or each row has players of its own."""
+        told = self.stored.about.get("players")
+        return None if told is None else np.array(json.loads(told))
+
+    @cached_property
+    def own_players(self) -> bool:
+        """Whether each row has players of its own."""
+        return self.is_text or "players" in self.stored.schema.names
+
+    def rows(self) -> Iterator[Rows]:
+        """All rows, some at a time."""
+        try:
+            for batch in self.stored.batches():
+                if batch.num_rows:
+                    yield self._rows(pa.Table.from_batches([batch]))
+        except (pa.ArrowException, OSError) as error:
+            raise BadInput(f"{self.file}: cannot be read: {line_of(error)}") from error
+
+    def _rows(self, table: pa.Table) -> Rows:
+        def numbers(name: str) -> NDArray[Any]:
+            return floats(table[name])
+
+        known = set(table.column_names)
+        if self.names:
+            values: Any = np.stack([numbers(name) for name in self.names], 1)
+            std: Any = np.stack([numbers(f"sd:{name}") for name in self.names], 1) if self.has_errors else None
+        else:
+            values, std = _lists(table["values"]), _lists(table["sd"]) if self.has_errors else None
+        masks = _lists(table["players"]) if "players" in known and not self.is_text else None
+        if masks is not None:  # a value for every player instead of one for every entry
+            firsts = [np.unique(mask, return_index=True)[1] for mask in masks]
+            values, std = (
+                None if part is None else [row[first] for row, first in zip(part, firsts, strict=True)]
+                for part in (values, std)
+            )
+        data: Any = None
+        if self.inputs:
+            data = np.stack([np.array(table[f"data:{name}"].to_pylist(), dtype=object) for name in self.inputs], 1)
+        elif "data" in known:
+            data = _lists(table["data"])
+        return Rows(
+            table["id"].to_pylist(), numbers("target").astype(int), numbers("prediction"), numbers("base_value"),
+            values, std, numbers("gap"),
+            numbers("evaluations").astype(int) if "evaluations" in known - set(self.names) else None,
+            np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in known - set(self.names) else None,
+            data, table["pieces"].to_pylist() if self.is_text else None, masks,
+        )  # fmt: skip
+
+
+def _lists(column: pa.ChunkedArray) -> Any:
+    """Lists as an array, or as arrays if their lengths differ."""
+    whole = column.combine_chunks()
+    if pa.types.is_fixed_size_list(whole.type):
+        return np.from_dlpack(whole.flatten()).reshape(len(whole), -1)
+    return [np.asarray(row, dtype=np.float64) for row in whole.to_pylist()]
+
+
+def read(output: Path) -> Contents:
+    """Open an output of `dasp explain`."""
+    if output.suffix.lower() not in FORMATS:
+        raise BadInput(f"{output}: a name that ends in .parquet or .csv is needed: an output of dasp explain")
+    try:
+        found = Contents(output, format_of(output).read(output))
+    except FileNotFoundError as error:
+        raise BadInput(f"{output}: there is no such file") from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadInput(f"{output}: cannot be read: {line_of(error)}") from error
+    if not found.job or not {"base_value", "gap"} <= set(found.stored.schema.names):
+        raise BadInput(f"{output}: was not written by dasp explain")
+    return found

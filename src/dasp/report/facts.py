@@ -1,0 +1,158 @@
+"""What was explained, how, and how far the values may be off, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasp.report.contents import Contents
+from dasp.report.importance import Known
+from dasp.words import INTERVAL, number
+
+__all__ = ["Fact", "Verdict", "facts", "options_of", "verdict"]
+
+_FEW = 8
+_GOOD = 0.25  # of the typical size of a value: errors beyond it are a warning
+_PARAMETERS = "the model's parameters"
+_HIDDEN = ("dasp", "torch", "why", "transformers", "skipped rows", "absent inputs", "the method that was chosen")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of the page: what, how much, and what else is to be said of it."""
+
+    name: str
+    value: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far the values may be off, in a sentence."""
+
+    text: str
+    good: bool
+
+
+def verdict(contents: Contents, known: Known) -> Verdict:
+    """What a reader has to know first."""
+    if not contents.has_errors or not np.isfinite(known.deviation).any():
+        return Verdict(
+            "The errors of these values are not known: the method states none. With the method “auto”, every value has "
+            "an error bar; dasp.audit measures how far values are off.",
+            good=False,
+        )
+    if not np.nanmax(known.deviation, initial=0.0):
+        return Verdict("These Shapley values are exact: all coalitions of players were evaluated.", good=True)
+    half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
+    text = (
+        f"These values are estimates. The true Shapley value lies within ±{number(half, digits=2)} of a value, in the "
+        f"median over rows, with a probability of 95 %: that is {number(100 * share, digits=2)} % of the typical size "
+        "of a value."
+    )
+    missed = int(known.missed.sum())
+    if missed:
+        text += f" {missed:,} of {known.rows:,} rows did not reach the tolerance that was asked for."
+    return Verdict(text, good=not missed and share <= _GOOD)
+
+
+def _share(known: Known) -> float:
+    """The typical half of an interval, beside the typical size of a value."""
+    there = (known.size > 0) & np.isfinite(known.typical)
+    return float(np.median(INTERVAL * known.typical[there] / known.size[there])) if there.any() else 1.0
+
+
+def facts(contents: Contents, known: Known) -> Iterator[Fact]:
+    """What there is to know about the whole."""
+    job = contents.job
+    left_out = int(job.get("skipped rows", {}).get("number", 0)) + contents.notes.left_out
+    rows = _of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
+    yield Fact("Model", contents.files.get("MODEL", "not recorded"), f"parameters {_short(job, _PARAMETERS)}")
+    yield Fact("Data", contents.files.get("DATA", "not recorded"), rows)
+    yield Fact("Explained output", _target(contents, known), "")
+    yield Fact("Players", *_players(contents, known))
+    yield Fact("An absent input is", _absent(job), "")
+    yield Fact("Method", _method(contents), _capital(str(job.get("why", ""))))
+    if len(known.evaluations):
+        low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
+        same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
+        yield Fact("Evaluations for a row", f"{middle:,}", same if known.rows > 1 else "")
+    if np.isfinite(known.deviation).any():
+        yield Fact("Largest interval of a row", *_errors(known))
+    gap = float(np.nanmax(np.abs(known.gap), initial=0.0))
+    sizes = float(np.nanmax(np.abs(known.change), initial=0.0))
+    beside = f"the output changes by up to {number(sizes)}"
+    yield Fact("Largest completeness gap", number(gap, digits=2), f"{beside}; values that add up can still be wrong")
+    tolerance = job.get("--tolerance")
+    missed = f"{int(known.missed.sum()):,} of {known.rows:,} rows missed it" if len(known.missed) else ""
+    yield Fact("Tolerance", "none was asked for" if tolerance is None else f"{tolerance:g}", missed)
+
+
+def _short(job: dict[str, Any], name: str) -> str:
+    return str(job.get(name, "not recorded"))[:12]
+
+
+def _of_rows(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _target(contents: Contents, known: Known) -> str:
+    job, outputs = contents.job, contents.stored.notes.get("outputs")
+    if outputs == 1:
+        return "the only one"
+    if len(known.targets) == 1:
+        return f"number {known.targets[0]}" + (f" of {outputs}" if outputs else "")
+    listed = ", ".join(map(str, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
+    given = job.get("--target")
+    how = "the largest of each row" if given in (None, "predicted") else f"by the column {given!r}"
+    return f"{how} ({listed})"
+
+
+def _players(contents: Contents, known: Known) -> tuple[str, str]:
+    counts = known.counts
+    low, high = int(counts.min()), int(counts.max())
+    told = f"{low:,}" if low == high else f"from {low:,} to {high:,}"
+    shape = contents.shape
+    if contents.is_text:
+        return told, "pieces of a text"
+    if shape is not None:
+        return told, f"in rows of {' × '.join(map(str, shape))}"
+    return told, "columns" if contents.mask is None else f"groups of {len(contents.mask):,} columns"
+
+
+def _absent(job: dict[str, Any]) -> str:
+    told = job.get("absent inputs", {})
+    given = str(told.get("from", "not recorded")).replace("--", "")
+    if told.get("what") == "background":
+        return f"taken from the rows of the {given}, and outputs are averaged"
+    if "value" in told:
+        return f"{number(float(told['value']))} ({given})"
+    return given
+
+
+def _method(contents: Contents) -> str:
+    chosen = contents.job.get("the method that was chosen", {}).get("method")
+    return str(chosen or contents.job.get("--method", "not recorded"))
+
+
+def _errors(known: Known) -> tuple[str, str]:
+    halves = INTERVAL * known.deviation
+    most = float(np.nanmax(halves, initial=0.0))
+    if not most:
+        return "0", "the values are exact"
+    return f"±{number(float(np.nanmedian(halves)), digits=2)}", f"in the median; ±{number(most, digits=2)} at most"
+
+
+def options_of(contents: Contents) -> dict[str, str]:
+    """The options of the job that were not left at their defaults, and the versions."""
+    job = contents.job
+    versions: dict[str, str] = {name: str(job[name]) for name in ("dasp", "torch", "transformers") if name in job}
+    given = {name: value for name, value in job.items() if name not in _HIDDEN and value not in (None, False)}
+    return {**versions, **{name: str(value) for name, value in given.items()}}

@@ -1,0 +1,370 @@
+"use strict";
+// The table of rows, and pictures of the chosen one. Names and texts come from outside: they are set as text, only ever.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const INTERVAL_NOTE = "Thin bars and ±: intervals of 95 %. Hatched: the interval holds 0.";
+const SVG = "http://www.w3.org/2000/svg";
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "class") made.className = value;
+    else if (key === "style") Object.assign(made.style, value);
+    else if (value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function drawn(name, attributes = {}, text = null) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== null) made.textContent = text;
+  return made;
+}
+
+// Numbers with some digits that count, as in figures and in Python: dasp.words.
+function number(value, { signed = false, digits = 3 } = {}) {
+  if (value === null || value === undefined || !isFinite(value)) return "missing";
+  const size = Math.abs(value);
+  let text;
+  if (size === 0) text = "0";
+  else if (size >= 10 ** digits && size < 1e6) text = size.toFixed(0);
+  else if (size < 1e-4 || size >= 1e6) text = size.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e").replace("e-", "e−");
+  else text = String(Number(size.toPrecision(digits)));
+  return (value < 0 ? "−" : signed && size > 0 ? "+" : "") + text;
+}
+
+function within(value, half) {
+  if (half === null || half === undefined) return number(value, { signed: true });
+  if (!half || !value) return `${number(value, { signed: true })} ± ${number(half, { digits: 2 })}`;
+  const digits = Math.floor(Math.log10(Math.abs(value))) - Math.floor(Math.log10(half)) + 2;
+  const shown = digits > 0 ? number(value, { signed: true, digits: Math.min(digits, 4) }) : "0";
+  return `${shown} ± ${number(half, { digits: 2 })}`;
+}
+
+const unsure = (value, half) => half > 0 && Math.abs(value) <= half;
+const percent = (fraction) => `${(100 * fraction).toFixed(2)}%`;
+
+// Red where a value raises the output, blue where it lowers it; black text can be read on all of it.
+const SCALE = [[67, 147, 195], [146, 197, 222], [209, 229, 240], [247, 247, 247], [253, 219, 199], [244, 165, 130], [225, 120, 98]];
+
+function shade(fraction) {
+  const place = (Math.max(-1, Math.min(1, fraction)) + 1) * (SCALE.length - 1) / 2;
+  const low = Math.min(Math.floor(place), SCALE.length - 2);
+  const mixed = SCALE[low].map((part, i) => Math.round(part + (place - low) * (SCALE[low + 1][i] - part)));
+  return `rgb(${mixed.join(",")})`;
+}
+
+// The waterfall of one row: from the base value, by what every player adds, to base + values.
+
+function label(part) {
+  return typeof part[0] === "number" ? data.players[part[0]] : part[0];
+}
+
+function waterfall(row) {
+  const parts = row.parts.map((part) => ({ name: label(part), value: part[1], half: part[2], data: part[3] }));
+  if (row.others) parts.push({ name: `${row.others[0].toLocaleString("en")} others`, value: row.others[1], half: row.others[2], data: "" });
+  let end = row.base + parts.reduce((sum, part) => sum + part.value, 0);
+  const total = end, reach = [row.base, total];
+  for (const part of parts) {  // the largest on top, where the bars end
+    part.end = end;
+    part.start = end - part.value;
+    reach.push(part.start, part.end, part.end - (part.half || 0), part.end + (part.half || 0));
+    end = part.start;
+  }
+  const low = Math.min(...reach), span = Math.max(...reach) - low || Math.abs(low) || 1;
+  const place = (x) => percent(0.02 + 0.96 * (x - low) / span);
+  const line = (name, detail, track, told, kind) => element("tr", { class: kind },
+    element("th", { scope: "row" }, element("bdi", {}, name), detail ? element("span", { class: "data" }, " = ", element("bdi", {}, detail)) : null),
+    element("td", { class: "wide" }, track), element("td", { class: "number" }, told));
+  const marks = () => [row.base, total].map((x) => element("span", { class: "mark", style: { left: place(x) } }));
+  const lines = parts.map((part) => {
+    const kind = `bar ${part.value >= 0 ? "up" : "down"}${unsure(part.value, part.half) ? " unsure" : ""}`;
+    const [from, to] = [Math.min(part.start, part.end), Math.max(part.start, part.end)];
+    const track = element("div", { class: "track" }, ...marks(),
+      element("span", { class: kind, style: { left: place(from), width: percent(0.96 * (to - from) / span) } }));
+    if (part.half) track.append(element("span", { class: "whisker", style: { left: place(part.end - part.half), width: percent(0.96 * 2 * part.half / span) } }));
+    return line(part.name, part.data, track, within(part.value, part.half || null), "");
+  });
+  const ends = (name, x) => line(name, "", element("div", { class: "track" }, ...marks()), number(x, { digits: 4 }), "ends");
+  const known = row.parts.some((part) => part[2] !== null);
+  const exact = known && row.parts.every((part) => !part[2]);
+  return element("div", {},
+    element("table", { class: "bars", "aria-label": "What every player adds, from the base value to the output" },
+      element("tbody", {}, ends("base + values", total), ...lines, ends("base value", row.base))),
+    element("p", { class: "note" }, exact ? "The values are exact." : known ? INTERVAL_NOTE : "No error bars: this method does not know its errors."));
+}
+
+// Pictures of one row, by what rows are.
+
+const PICTURES = {
+  table: () => null,
+
+  image(row) {
+    const views = [["image", "The image"], ["map", "Values: red raises, blue lowers the output"], ["overlay", "Values over the image"]];
+    const shown = views.filter(([name]) => row[name]).map(([name, words]) => element("figure", {},
+      element("img", { src: row[name], alt: words }), element("figcaption", {}, words)));
+    return element("div", {}, element("div", { class: "views" }, ...shown),
+      element("p", { class: "note" }, `−${number(row.limit)} `, element("span", { class: "key diverging" }), ` +${number(row.limit)}: the value of a player, with 0 in the middle.`));
+  },
+
+  text(row) {
+    const limit = Math.max(...row.values.map(Math.abs)) || 1;
+    const spaced = row.pieces.some((piece) => piece !== piece.trim());
+    const told = element("p", { class: "told", dir: "auto" });
+    row.pieces.forEach((piece, i) => {
+      const half = row.halves ? row.halves[i] : null;
+      const doubt = unsure(row.values[i], half);
+      told.append(element("span", { class: doubt ? "piece unsure" : "piece", style: { background: shade(row.values[i] / limit) },
+        title: within(row.values[i], half) + (doubt ? ", uncertain" : "") }, piece), spaced ? "" : " ");
+    });
+    return element("div", {}, told, element("p", { class: "note" },
+      "Red raises the output, blue lowers it; the darkest colour is ", number(limit), ". Dashed frame: the interval of 95 % holds 0."));
+  },
+
+  sequence(row) {
+    const step = 16, height = 150;
+    const ends = (sign) => Math.max(0, ...row.values.map((value, i) => sign * value + (row.halves ? row.halves[i] : 0)));
+    const reach = ends(1) + ends(-1) || 1, unit = (height - 8) / reach, middle = 4 + ends(1) * unit;
+    const colours = { A: "#1c7c4a", C: "#0072b2", G: "#9a6700", T: "#b33a00", N: "#555555" };
+    const width = step * row.letters.length + 10;
+    const svg = drawn("svg", { width, height: height + 20, viewBox: `0 0 ${width} ${height + 20}`, role: "img",
+      "aria-label": `The sequence ${row.letters}, every letter as high as its value.` });
+    [...row.letters].forEach((letter, i) => {
+      const value = row.values[i], size = Math.abs(value) * unit, x = 5 + step * i;
+      if (size > 0.3) {  // a letter is 11 high at this size
+        const scale = `translate(${x + step / 2} ${middle}) scale(1 ${(value < 0 ? -1 : 1) * size / 11})`;
+        svg.append(drawn("text", { transform: scale, "text-anchor": "middle", "font-size": 16, textLength: step - 3, lengthAdjust: "spacingAndGlyphs", "font-family": "monospace", "font-weight": 700, fill: colours[letter] || "#555555" }, letter));
+      }
+      if (row.halves && row.halves[i]) {
+        const [top, bottom] = [value + row.halves[i], value - row.halves[i]].map((y) => middle - y * unit);
+        svg.append(drawn("line", { x1: x + step - 1.5, x2: x + step - 1.5, y1: top, y2: bottom, stroke: "#555555", "stroke-width": 1 }));
+      }
+      if ((i + 1) % 10 === 0) svg.append(drawn("text", { x: x + step / 2, y: height + 14, "text-anchor": "middle", "font-size": 11, fill: "#444444" }, String(i + 1)));
+    });
+    svg.append(drawn("line", { x1: 0, x2: width, y1: middle, y2: middle, stroke: "#888888" }));
+    return element("div", {}, element("div", { class: "drawing scroll", tabindex: 0, "aria-label": "Sequence" }, svg),
+      element("p", { class: "note" }, "A letter above the line raises the output, one below it (upside down) lowers it. Thin lines: intervals of 95 %."));
+  },
+
+  series(row) {
+    const width = 640, band = 90, channels = row.channels;
+    const steps = Math.max(...row.windows.map((one) => one[1])) + 1;
+    const limit = Math.max(...row.windows.map((one) => Math.abs(one[3]))) || 1;
+    const height = band * channels;
+    const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "The series over the shades of its windows." });
+    const x = (step) => step / steps * width;
+    for (const [first, last, own, value, half] of row.windows) {
+      for (const channel of own) {
+        const shown = drawn("rect", { x: x(first), y: band * channel + 2, width: Math.max(x(last + 1) - x(first), 0.5), height: band - 4, fill: shade(value / limit) });
+        shown.append(drawn("title", {}, `steps ${first} to ${last}: ${within(value, half)}`));
+        svg.append(shown);
+      }
+    }
+    (row.lines || []).forEach((line, channel) => {
+      const there = line.filter((y) => y !== null), low = Math.min(...there), span = Math.max(...there) - low || 1;
+      const points = line.map((y, i) => y === null ? null : `${x(i + 0.5)},${band * (channel + 1) - 8 - (y - low) / span * (band - 16)}`);
+      svg.append(drawn("polyline", { points: points.filter(Boolean).join(" "), fill: "none", stroke: "#000000", "stroke-width": 1.5 }));
+    });
+    return element("div", {}, element("div", { class: "drawing" }, svg),
+      element("p", { class: "note" }, `Red windows raise the output, blue ones lower it; the darkest has ${number(limit)}. ${channels > 1 ? "A band is a channel." : ""}`));
+  },
+};
+
+// The table: filter, sort, pages, and choosing a row.
+
+const COLUMNS = [
+  ["id", "Row", (row) => row.id],
+  ["target", "Output", (row) => String(row.target)],
+  ["prediction", "Prediction", (row) => number(row.prediction, { digits: 4 })],
+  ["error", "Largest ±", (row) => number(row.error, { digits: 2 })],
+  ["gap", "Gap", (row) => number(row.gap, { digits: 2 })],
+  ["evaluations", "Evaluations", (row) => row.evaluations.toLocaleString("en")],
+  ["missed", "Tolerance", (row) => row.missed ? "missed" : "met"],
+];
+const outputs = new Set(data.rows.map((row) => row.target)).size;
+const columns = COLUMNS.filter(([name]) => data.rows.length && data.rows[0][name] !== undefined && (name !== "target" || outputs > 1));
+
+const state = { sort: null, down: false, page: 0, chosen: null, shown: data.rows.map((_, i) => i) };
+const find = document.getElementById("find"), target = document.getElementById("target"), missed = document.getElementById("missed");
+const size = document.getElementById("size"), table = document.getElementById("table"), card = document.getElementById("card");
+const [head, body] = [table.tHead, table.tBodies[0]];
+const whole = data.rows.map((row) => (row.pieces ? `${row.id} ${row.pieces.join("")}` : row.id).toLowerCase());
+
+function compare(one, other) {
+  if (one === other) return 0;
+  if (one === null) return 1;
+  if (other === null) return -1;
+  if (typeof one === "string") return one.localeCompare(other, "en", { numeric: true });
+  return one < other ? -1 : 1;
+}
+
+function arrange() {
+  const wanted = find.value.trim().toLowerCase();
+  state.shown = data.rows.map((_, i) => i).filter((i) => whole[i].includes(wanted)
+    && (!target || !target.value || String(data.rows[i].target) === target.value)
+    && (!missed || !missed.checked || data.rows[i].missed));
+  if (state.sort) state.shown.sort((a, b) => (state.down ? -1 : 1) * compare(data.rows[a][state.sort], data.rows[b][state.sort]) || a - b);
+  state.page = 0;
+  show();
+}
+
+const pages = () => Math.max(1, Math.ceil(state.shown.length / size.value));
+
+function show() {
+  for (const cell of head.rows[0].cells) {
+    const own = cell.dataset.name === state.sort;
+    cell.setAttribute("aria-sort", own ? (state.down ? "descending" : "ascending") : "none");
+  }
+  const start = state.page * size.value, own = state.shown.slice(start, start + Number(size.value));
+  const focused = own.includes(state.chosen) ? state.chosen : own[0];
+  body.replaceChildren(...own.map((i) => {
+    const cells = columns.map(([name, , told]) => element("td", { class: name === "id" ? "id" : "number" },
+      name === "id" ? element("bdi", {}, told(data.rows[i])) : told(data.rows[i])));
+    return element("tr", { "data-row": i, tabindex: i === focused ? 0 : -1, "aria-selected": i === state.chosen }, ...cells);
+  }));
+  const last = Math.min(start + own.length, state.shown.length);
+  document.getElementById("where").textContent = own.length
+    ? `${(start + 1).toLocaleString("en")} to ${last.toLocaleString("en")} of ${state.shown.length.toLocaleString("en")}` : "no row fits";
+  document.getElementById("back").disabled = state.page === 0;
+  document.getElementById("on").disabled = state.page >= pages() - 1;
+}
+
+function choose(i, { focus = false, move = false } = {}) {
+  state.chosen = i;
+  const place = state.shown.indexOf(i);
+  if (place >= 0) state.page = Math.floor(place / size.value);
+  show();
+  const row = data.rows[i];
+  const answer = [`The model’s output is ${number(row.prediction, { digits: 4 })}`];
+  if (outputs > 1) answer.push(` (output ${row.target})`);
+  answer.push(`; with all players absent it is ${number(row.base, { digits: 4 })}.`);
+  const facts = [];
+  if (row.evaluations) facts.push(`${row.evaluations.toLocaleString("en")} evaluations`);
+  facts.push(`completeness gap ${number(row.gap, { digits: 2 })}`);
+  card.replaceChildren(...[element("h3", {}, "Row ", element("bdi", {}, row.id)),
+    element("p", {}, answer.join("")),
+    row.missed ? element("p", { class: "warning" }, "This row did not reach the tolerance that was asked for.") : null,
+    PICTURES[data.kind](row),
+    row.parts ? waterfall(row) : null,
+    element("p", { class: "note" }, facts.join("; ") + ".")].filter(Boolean));
+  card.scrollTop = 0;
+  if (focus) body.querySelector(`[data-row="${i}"]`)?.focus();
+  if (move && matchMedia("(max-width: 60rem)").matches) card.scrollIntoView({ block: "start" });
+  history.replaceState(null, "", `#row=${encodeURIComponent(row.id)}`);
+}
+
+head.append(element("tr", {}, ...columns.map(([name, title]) =>
+  element("th", { scope: "col", class: name === "id" ? "" : "number", "data-name": name }, element("button", { type: "button" }, title)))));
+head.addEventListener("click", (event) => {
+  const cell = event.target.closest("th");
+  if (!cell) return;
+  state.down = state.sort === cell.dataset.name ? !state.down : cell.dataset.name !== "id";
+  state.sort = cell.dataset.name;
+  arrange();
+});
+for (const control of [find, target, missed]) control?.addEventListener("input", arrange);
+size.addEventListener("input", () => { state.page = 0; show(); });
+document.getElementById("back").addEventListener("click", () => { state.page -= 1; show(); });
+document.getElementById("on").addEventListener("click", () => { state.page += 1; show(); });
+body.addEventListener("click", (event) => {
+  const row = event.target.closest("tr");
+  if (row) choose(Number(row.dataset.row), { focus: true, move: true });
+});
+body.addEventListener("keydown", (event) => {
+  const place = state.shown.indexOf(Number(event.target.closest("tr")?.dataset.row));
+  const step = { ArrowDown: 1, ArrowUp: -1, Enter: 0, " ": 0, PageDown: Number(size.value), PageUp: -Number(size.value) }[event.key];
+  if (place < 0 || step === undefined) return;
+  event.preventDefault();
+  const next = state.shown[Math.max(0, Math.min(state.shown.length - 1, place + step))];
+  choose(next, { focus: true, move: event.key === "Enter" });
+});
+
+// Swarms: the values of some rows as dots on a canvas, a line for each player.
+
+const CIVIDIS = [[0, 32, 76], [65, 77, 107], [124, 123, 120], [188, 174, 108], [255, 233, 69]];
+
+function ranked(rank) {
+  const place = rank / 100 * (CIVIDIS.length - 1), low = Math.min(Math.floor(place), CIVIDIS.length - 2);
+  return `rgb(${CIVIDIS[low].map((part, i) => Math.round(part + (place - low) * (CIVIDIS[low + 1][i] - part))).join(",")})`;
+}
+
+const swarms = data.swarm.map((line) => ({ ...line, canvas: element("canvas", { class: "swarm", role: "img", "aria-label": line.said }), dots: [] }));
+const every = data.swarm.flatMap((line) => line.values.filter((value) => value !== null));
+const [lowest, highest] = [Math.min(0, ...every), Math.max(0, ...every)];
+
+function swarm(line) {
+  const { canvas } = line, sharp = window.devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  if (!width) return;
+  canvas.width = width * sharp;
+  canvas.height = height * sharp;
+  const pen = canvas.getContext("2d"), look = getComputedStyle(document.documentElement), radius = 2.6;
+  pen.scale(sharp, sharp);
+  const x = (value) => 8 + (width - 16) * (value - lowest) / (highest - lowest || 1);
+  pen.strokeStyle = look.getPropertyValue("--strong");
+  pen.beginPath();
+  pen.moveTo(x(0), 0);
+  pen.lineTo(x(0), height);
+  pen.stroke();
+  const layers = new Map(), bins = line.values.map((value) => value === null ? null : Math.round(x(value) / (1.6 * radius)));
+  const most = Math.max(1, ...bins.map((bin) => { layers.set(bin, (layers.get(bin) || 0) + 1); return layers.get(bin); }));
+  const lift = Math.min(1.6 * radius, (height / 2 - radius - 1) / Math.max(1, Math.floor(most / 2)));
+  layers.clear();
+  line.dots = [];
+  line.values.forEach((value, i) => {
+    if (value === null) return;
+    const rank = layers.get(bins[i]) || 0;
+    layers.set(bins[i], rank + 1);
+    const y = height / 2 + Math.ceil(rank / 2) * (rank % 2 ? 1 : -1) * lift;
+    const colour = line.ranks ? ranked(line.ranks[i]) : look.getPropertyValue("--neutral");
+    pen.beginPath();
+    pen.arc(x(value), y, radius, 0, 2 * Math.PI);
+    pen.strokeStyle = line.ranks ? look.getPropertyValue("--strong") : colour;
+    pen.lineWidth = 0.6;
+    if (line.unsure[i]) { pen.strokeStyle = line.ranks ? colour : look.getPropertyValue("--neutral"); pen.lineWidth = 1.2; } else { pen.fillStyle = colour; pen.fill(); }
+    pen.stroke();
+    line.dots.push([x(value), y, line.rows[i]]);
+  });
+}
+
+document.getElementById("swarms")?.append(...swarms.map((line) => element("tr", {},
+  element("th", { scope: "row" }, element("bdi", {}, data.players[line.player])), element("td", { class: "wide" }, line.canvas), element("td", { class: "number" }))));
+for (const line of swarms) {
+  line.canvas.addEventListener("click", (event) => {
+    const near = line.dots.map(([x, y, i]) => [Math.hypot(x - event.offsetX, y - event.offsetY), i]).sort((a, b) => a[0] - b[0])[0];
+    if (!near) return;
+    if (!state.shown.includes(near[1])) { find.value = ""; if (target) target.value = ""; if (missed) missed.checked = false; arrange(); }
+    choose(near[1], { focus: true, move: true });
+  });
+}
+const draw = () => swarms.forEach(swarm);
+addEventListener("resize", draw);
+addEventListener("beforeprint", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+draw();
+
+// The profile: the mean |value| of every place of a sequence or series.
+
+const profile = document.getElementById("profile");
+if (profile) {
+  const step = Math.max(6, Math.min(60, (profile.clientWidth - 12) / data.profile.length)), height = 140, width = step * data.profile.length + 10;
+  const most = Math.max(...data.profile.map(([mean, half]) => mean + half)) || 1;
+  const svg = drawn("svg", { width, height: height + 18, viewBox: `0 0 ${width} ${height + 18}`, "aria-hidden": "true" });
+  data.profile.forEach(([mean, half], i) => {
+    const x = 5 + step * i, y = (value) => height - Math.max(0, value) / most * (height - 8);
+    const own = drawn("rect", { x: x + 0.5, y: y(mean), width: step - 1, height: height - y(mean), fill: "#6b7380" });
+    own.append(drawn("title", {}, `player ${i + 1}: ${within(mean, half).replace("+", "")}`));
+    svg.append(own, drawn("line", { x1: x + step / 2, x2: x + step / 2, y1: y(mean - half), y2: y(mean + half), stroke: "#000000" }));
+    if ((i + 1) % (data.profile.length > 30 ? 10 : 1) === 0) svg.append(drawn("text", { x: x + step / 2, y: height + 14, "text-anchor": "middle", "font-size": 11, fill: "#333333" }, String(i + 1)));
+  });
+  profile.append(svg);
+}
+
+// The row that the address names, or the first.
+
+arrange();
+const asked = decodeURIComponent((location.hash.match(/^#row=(.*)$/) || [])[1] || "");
+const first = Math.max(0, data.rows.findIndex((row) => row.id === asked));
+if (data.rows.length) choose(first);

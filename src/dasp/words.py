@@ -1,0 +1,65 @@
+"""Numbers and names as people read them, in figures, pages and lines of text."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import Any
+
+__all__ = ["INTERVAL", "entry", "number", "plain", "shortened", "within"]
+
+INTERVAL = 1.96  # standard deviations to each side, for a probability of 95 %
+_MOST_DATA = 14  # characters of what a player is in a row
+
+
+def plain(text: object) -> str:
+    r"""One line without what is not seen: marks of direction, joiners, control characters.
+
+    >>> plain("first\nsecond \u202e\u200fthird")
+    'first second third'
+    """
+    spaced = " ".join(str(text).split())
+    return "".join(c for c in spaced if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+
+
+def number(value: float, *, signed: bool = False, digits: int = 3) -> str:
+    """A number with some digits that count.
+
+    >>> number(-1234567.0), number(1e-9), number(20.0, signed=True), number(-0.0), number(12345.6)
+    ('−1.23e6', '1e−9', '+20', '0', '12346')
+    """
+    value = float(value) or 0.0
+    if math.isnan(value):
+        return "missing"
+    form = ".0f" if 10**digits <= abs(value) < 1e6 else f".{digits}g"
+    text = format(value, ("+" if signed and value else "") + form)
+    return re.sub(r"e([+-])0*(\d+)", lambda e: f"e{e[1].replace('+', '')}{e[2]}", text).replace("-", "−")
+
+
+def within(value: float, half: float | None) -> str:
+    """A value with the half of its interval, as far as that leaves digits that count; four at most.
+
+    >>> within(20.8123, 0.213), within(20.8123, 1e-7), within(0.2, 31.4), within(-3.0, None)
+    ('+20.81 ± 0.21', '+20.81 ± 1e−7', '0 ± 31', '−3')
+    """
+    if not half or not value:
+        return number(value, signed=True) + ("" if half is None else f" ± {number(half, digits=2)}")
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(half)) + 2
+    shown = number(value, signed=True, digits=min(digits, 4)) if digits > 0 else "0"
+    return f"{shown} ± {number(half, digits=2)}"
+
+
+def entry(value: Any) -> str:
+    """What a player is in a row: a number, or a short text."""
+    try:
+        return number(float(value))
+    except (TypeError, ValueError):
+        text = plain(value)
+        return text if len(text) <= _MOST_DATA else shortened(text, _MOST_DATA - 1)
+
+
+def shortened(text: str, characters: int) -> str:
+    """A text of so many characters, and dots in the place of its middle."""
+    end = characters // 2
+    return f"{text[: characters - end].rstrip()}…{text[len(text) - end :].lstrip() if end else ''}"
