@@ -17,6 +17,7 @@ from dasp.errors import BadInput, line_of
 from dasp.jobs.formats import FORMATS, Stored, format_of
 from dasp.jobs.notes import Notes
 from dasp.jobs.reading.arrow import floats
+from dasp.words import plain
 
 __all__ = ["Contents", "Rows", "read"]
 
@@ -28,13 +29,14 @@ class Rows:
     """Some rows of an output, in its order. Values are (rows, players); of texts, and of rows with players of their
     own, an array for each row."""
 
-    ids: list[Any]
+    ids: list[str]
     target: NDArray[Any]
     prediction: NDArray[Any]
     base: NDArray[Any]
     values: Any
     std: Any  # like the values; None if the method knows none
     gap: NDArray[Any]
+    method: list[str]
     evaluations: NDArray[Any] | None  # outputs of earlier versions have none
     missed: NDArray[Any] | None  # the tolerance; None if there was none
     data: Any  # (rows, entries) as the file has them; None if they were not written
@@ -73,7 +75,7 @@ class Contents:
     @cached_property
     def files(self) -> dict[str, str]:
         """What model and data were called."""
-        return self.stored.notes.get("files", {})
+        return {name: plain(value) for name, value in self.stored.notes.get("files", {}).items()}
 
     @cached_property
     def names(self) -> list[str]:
@@ -151,13 +153,22 @@ class Contents:
             data = np.stack([np.array(table[f"data:{name}"].to_pylist(), dtype=object) for name in self.inputs], 1)
         elif "data" in known:
             data = _lists(table["data"])
+        extra = known - set(self.names)  # an older output may have a player by such a name
         return Rows(
-            table["id"].to_pylist(), numbers("target").astype(int), numbers("prediction"), numbers("base_value"),
-            values, std, numbers("gap"),
-            numbers("evaluations").astype(int) if "evaluations" in known - set(self.names) else None,
-            np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in known - set(self.names) else None,
-            data, table["pieces"].to_pylist() if self.is_text else None, masks,
-        )  # fmt: skip
+            ids=[plain(one) for one in table["id"].to_pylist()],
+            target=numbers("target").astype(int),
+            prediction=numbers("prediction"),
+            base=numbers("base_value"),
+            values=values,
+            std=std,
+            gap=numbers("gap"),
+            method=table["method"].to_pylist(),
+            evaluations=numbers("evaluations").astype(int) if "evaluations" in extra else None,
+            missed=np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in extra else None,
+            data=data,
+            pieces=table["pieces"].to_pylist() if self.is_text else None,
+            masks=masks,
+        )
 
 
 def _lists(column: pa.ChunkedArray) -> Any:

@@ -74,7 +74,7 @@ def _fitting(rows: list[Row], order: NDArray[Any]) -> list[int]:
 def _common(some: Rows, i: int) -> Row:
     """What every row has."""
     found: Row = {
-        "id": str(some.ids[i]), "target": int(some.target[i]), "prediction": rounded(some.prediction[i]),
+        "id": some.ids[i], "target": int(some.target[i]), "prediction": rounded(some.prediction[i]),
         "base": rounded(some.base[i]), "gap": rounded(some.gap[i]),
     }  # fmt: skip
     if some.std is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.report.contents import Contents, Rows
-from dasp.words import INTERVAL
+from dasp.words import INTERVAL, plain
 
 __all__ = ["Known", "Player", "known_of"]
 
@@ -85,6 +85,7 @@ class Known:
     evaluations: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     missed: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     targets: list[int] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
     counts: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # players of each row
 
     @property
@@ -97,11 +98,12 @@ def known_of(contents: Contents) -> Known:
     """Go through all rows once."""
     sums, words = _Sums(), dict[str, _Sums]()
     parts: dict[str, list[Any]] = {}
-    targets: set[int] = set()
+    targets, methods = set[int](), set[str]()
     rows = 0
     for some in contents.rows():
         rows += len(some)
         targets |= set(some.target.tolist())
+        methods |= set(some.method)
         for name, part in _of_rows(some).items():
             parts.setdefault(name, []).append(part)
         if some.pieces is not None:
@@ -113,7 +115,7 @@ def known_of(contents: Contents) -> Known:
         players = sorted(_worded(words, errors=contents.has_errors), key=lambda player: -player.mean)
     else:
         players = [] if contents.own_players else _named(sums, contents)
-    return Known(rows=rows, players=players, targets=sorted(targets), **arrays)
+    return Known(rows=rows, players=players, targets=sorted(targets), methods=sorted(methods), **arrays)
 
 
 def _of_rows(some: Rows) -> dict[str, NDArray[Any]]:
@@ -160,7 +162,7 @@ def _player(name: str, sums: _Sums, *, errors: bool) -> Player:
 
 def _named(sums: _Sums, contents: Contents) -> list[Player]:
     means, signed, halves, inners = sums.moments()
-    names = contents.names or [f"input {i}" for i in range(len(means))]
+    names = [plain(name) for name in contents.names] or [f"input {i}" for i in range(len(means))]
     return [
         Player(name, float(mean), float(half), float(inner) if contents.has_errors else None, float(lean), int(number))
         for name, mean, half, inner, lean, number in zip(names, means, halves, inners, signed, sums.number, strict=True)

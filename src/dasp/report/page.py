@@ -11,10 +11,11 @@ import base64
 import hashlib
 import json
 import math
+import re
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dasp.words import number, within
 
@@ -31,7 +32,13 @@ def render(template: str, *, script: str = "", room: str = "dasp.report", **valu
     environment = Environment(
         loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"json": _json, "number": number, "within": _within, "count": lambda n: f"{n:,}"}
+    environment.filters |= {
+        "json": _json,
+        "number": number,
+        "within": _within,
+        "count": lambda n: f"{n:,}",
+        "breakable": _breakable,
+    }
     source = environment.loader.get_source(environment, script)[0] if script and environment.loader else ""
     style = environment.loader.get_source(environment, "style.css")[0] if environment.loader else ""
     return environment.get_template(template).render(
@@ -64,6 +71,11 @@ def _json(value: Any) -> Markup:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)  # noqa: S704 (escaped above)
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may go on in the next line behind an underscore and the like."""
+    return Markup(re.sub(r"([_./:-])", r"\1<wbr>", str(escape(name))))  # noqa: S704 (escaped before)
 
 
 def _within(value: float, half: float | None) -> str:

@@ -44,21 +44,34 @@ def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
 def _page(contents: Contents, known: Known, details: Details) -> str:
     bars = [] if _has_places(details.kind) else known.largest
     scale = max((player.mean + player.half for player in bars), default=0.0) or 1.0
-    sizes = _sizes(contents, known, details.kind)
+    estimated = bool(np.nan_to_num(known.deviation).any())
     return render(
-        "report.html", script="report.js",
+        "report.html",
+        script="report.js",
         title=f"Why {contents.files.get('MODEL', 'the model')} said that",
-        contents=contents, known=known, kind=details.kind, verdict=verdict(contents, known),
-        facts=list(facts(contents, known)), options=options_of(contents),
+        contents=contents,
+        known=known,
+        kind=details.kind,
+        estimated=estimated,
+        verdict=verdict(contents, known),
         warnings=[line.removeprefix("warning: ") for line in _warnings(contents, known)],
-        bars=bars[:_BARS], more=bars[_BARS:_MOST_BARS], left=max(0, len(bars) - _MOST_BARS), scale=scale, sizes=sizes,
-        shown=len(details.rows), version=dasp.__version__,
+        facts=list(facts(contents, known)),
+        options=options_of(contents),
+        bars=bars[:_BARS],
+        more=bars[_BARS:_MOST_BARS],
+        left=max(0, len(bars) - _MOST_BARS),
+        scale=scale,
+        sizes=_sizes(contents, known, details.kind),
+        shown=len(details.rows),
+        version=dasp.__version__,
         data={
             "kind": details.kind,
             "players": [player.name for player in known.players] if details.kind == "table" else [],
-            "rows": details.rows, "swarm": details.swarm, "profile": _profile(known, details.kind),
+            "rows": details.rows,
+            "swarm": details.swarm,
+            "profile": _profile(known, details.kind),
         },
-    )  # fmt: skip
+    )
 
 
 def _warnings(contents: Contents, known: Known) -> list[str]:

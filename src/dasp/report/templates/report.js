@@ -43,18 +43,21 @@ function within(value, half) {
   return `${shown} ± ${number(half, { digits: 2 })}`;
 }
 
+// A long name may go on in the next line behind one of these.
+const breakable = (name) => name.split(/(?<=[_./:-])/).flatMap((part) => [document.createElement("wbr"), part]).slice(1);
+
 const unsure = (value, half) => half > 0 && Math.abs(value) <= half;
 const percent = (fraction) => `${(100 * fraction).toFixed(2)}%`;
 
 // Red where a value raises the output, blue where it lowers it; black text can be read on all of it.
 const SCALE = [[67, 147, 195], [146, 197, 222], [209, 229, 240], [247, 247, 247], [253, 219, 199], [244, 165, 130], [225, 120, 98]];
 
-function shade(fraction) {
-  const place = (Math.max(-1, Math.min(1, fraction)) + 1) * (SCALE.length - 1) / 2;
-  const low = Math.min(Math.floor(place), SCALE.length - 2);
-  const mixed = SCALE[low].map((part, i) => Math.round(part + (place - low) * (SCALE[low + 1][i] - part)));
-  return `rgb(${mixed.join(",")})`;
+function mixed(scale, fraction) {
+  const place = Math.max(0, Math.min(1, fraction)) * (scale.length - 1), low = Math.min(Math.floor(place), scale.length - 2);
+  return `rgb(${scale[low].map((part, i) => Math.round(part + (place - low) * (scale[low + 1][i] - part))).join(",")})`;
 }
+
+const shade = (fraction) => mixed(SCALE, (fraction + 1) / 2);
 
 // The waterfall of one row: from the base value, by what every player adds, to base + values.
 
@@ -76,7 +79,7 @@ function waterfall(row) {
   const low = Math.min(...reach), span = Math.max(...reach) - low || Math.abs(low) || 1;
   const place = (x) => percent(0.02 + 0.96 * (x - low) / span);
   const line = (name, detail, track, told, kind) => element("tr", { class: kind },
-    element("th", { scope: "row" }, element("bdi", {}, name), detail ? element("span", { class: "data" }, " = ", element("bdi", {}, detail)) : null),
+    element("th", { scope: "row" }, element("bdi", {}, ...breakable(name)), detail ? element("span", { class: "data" }, " = ", element("bdi", {}, detail)) : null),
     element("td", { class: "wide" }, track), element("td", { class: "number" }, told));
   const marks = () => [row.base, total].map((x) => element("span", { class: "mark", style: { left: place(x) } }));
   const lines = parts.map((part) => {
@@ -184,7 +187,8 @@ const COLUMNS = [
   ["missed", "Tolerance", (row) => row.missed ? "missed" : "met"],
 ];
 const outputs = new Set(data.rows.map((row) => row.target)).size;
-const columns = COLUMNS.filter(([name]) => data.rows.length && data.rows[0][name] !== undefined && (name !== "target" || outputs > 1));
+const told = { target: outputs > 1, error: data.rows.some((row) => row.error) };  // which columns say anything
+const columns = COLUMNS.filter(([name]) => data.rows[0][name] !== undefined && told[name] !== false);
 
 const state = { sort: null, down: false, page: 0, chosen: null, shown: data.rows.map((_, i) => i) };
 const find = document.getElementById("find"), target = document.getElementById("target"), missed = document.getElementById("missed");
@@ -283,12 +287,14 @@ body.addEventListener("keydown", (event) => {
 
 // Swarms: the values of some rows as dots on a canvas, a line for each player.
 
-const CIVIDIS = [[0, 32, 76], [65, 77, 107], [124, 123, 120], [188, 174, 108], [255, 233, 69]];
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const SCALES = {  // cividis from low to high; on a dark page it begins where it can be seen
+  light: [[0, 32, 76], [65, 77, 107], [124, 123, 120], [188, 174, 108], [255, 233, 69]],
+  dark: [[74, 116, 214], [118, 137, 190], [152, 150, 142], [203, 188, 110], [255, 233, 69]],
+};
 
-function ranked(rank) {
-  const place = rank / 100 * (CIVIDIS.length - 1), low = Math.min(Math.floor(place), CIVIDIS.length - 2);
-  return `rgb(${CIVIDIS[low].map((part, i) => Math.round(part + (place - low) * (CIVIDIS[low + 1][i] - part))).join(",")})`;
-}
+const ranked = (rank) => mixed(SCALES[dark.matches && !printing ? "dark" : "light"], rank / 100);
+let printing = false;
 
 const swarms = data.swarm.map((line) => ({ ...line, canvas: element("canvas", { class: "swarm", role: "img", "aria-label": line.said }), dots: [] }));
 const every = data.swarm.flatMap((line) => line.values.filter((value) => value !== null));
@@ -330,7 +336,7 @@ function swarm(line) {
 }
 
 document.getElementById("swarms")?.append(...swarms.map((line) => element("tr", {},
-  element("th", { scope: "row" }, element("bdi", {}, data.players[line.player])), element("td", { class: "wide" }, line.canvas), element("td", { class: "number" }))));
+  element("th", { scope: "row" }, element("bdi", {}, ...breakable(data.players[line.player]))), element("td", { class: "wide" }, line.canvas), element("td", { class: "number" }))));
 for (const line of swarms) {
   line.canvas.addEventListener("click", (event) => {
     const near = line.dots.map(([x, y, i]) => [Math.hypot(x - event.offsetX, y - event.offsetY), i]).sort((a, b) => a[0] - b[0])[0];
@@ -341,8 +347,9 @@ for (const line of swarms) {
 }
 const draw = () => swarms.forEach(swarm);
 addEventListener("resize", draw);
-addEventListener("beforeprint", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+addEventListener("beforeprint", () => { printing = true; draw(); });
+addEventListener("afterprint", () => { printing = false; draw(); });
+dark.addEventListener("change", draw);
 draw();
 
 // The profile: the mean |value| of every place of a sequence or series.
