@@ -26,13 +26,14 @@ def plain(text: object) -> str:
 def number(value: float, *, signed: bool = False, digits: int = 3) -> str:
     """A number with some digits that count.
 
-    >>> number(-1234567.0), number(1e-9), number(20.0, signed=True), number(-0.0), number(12345.6)
-    ('−1.23e6', '1e−9', '+20', '0', '12346')
+    >>> number(-1234567.0), number(1e-9), number(20.0, signed=True), number(-0.0), number(12345.6), number(999.9)
+    ('−1.23e6', '1e−9', '+20', '0', '12346', '1000')
     """
     value = float(value) or 0.0
     if math.isnan(value):
         return "missing"
-    form = ".0f" if 10**digits <= abs(value) < 1e6 else f".{digits}g"
+    size = abs(float(format(value, f".{digits}g")))
+    form = ".0f" if 10**digits <= size < 1e6 else f".{digits}g"
     text = format(value, ("+" if signed and value else "") + form)
     return re.sub(r"e([+-])0*(\d+)", lambda e: f"e{e[1].replace('+', '')}{e[2]}", text).replace("-", "−")
 

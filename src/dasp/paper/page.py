@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import dasp
 from dasp.paper.claims import claims, headline
 from dasp.paper.experiment import SizeName
 from dasp.paper.outcome import Outcome
 from dasp.paper.standings import OURS, others_on_front, standings
+from dasp.report.page import render
 
 __all__ = ["Picture", "RunStatus", "Section", "page"]
 
@@ -58,9 +58,6 @@ class RunStatus:
 
 def page(sections: Sequence[Section], status: RunStatus) -> str:
     """Render the page with the experiments that are done."""
-    environment = Environment(
-        loader=PackageLoader("dasp.paper", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     shown = [
         {
             "outcome": section.outcome, "experiment": section.outcome.experiment, "pictures": section.pictures,
@@ -71,7 +68,9 @@ def page(sections: Sequence[Section], status: RunStatus) -> str:
         for section in sections
     ]  # fmt: skip
     versions = f"dasp {dasp.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
-    return environment.get_template("page.html").render(
+    return render(
+        "results.html",
+        room="dasp.paper",
         sections=shown,
         headline=headline([section.outcome for section in sections]),
         status=status,

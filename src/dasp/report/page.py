@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -24,29 +25,23 @@ __all__ = ["render", "rounded"]
 _DIGITS = 5
 
 
-def render(template: str, *, script: str = "", room: str = "dasp.report", **values: Any) -> str:
-    """A page from a template of a room, which may build on those of `dasp.report`; `script` is a file of JavaScript."""
-    folders = [PackageLoader("dasp.report", "templates")]
-    if room != "dasp.report":
-        folders.insert(0, PackageLoader(room, "."))
+def render(template: str, *, script: str = "", room: str = "", **values: Any) -> str:
+    """A page from a template; one of another room may build on ours. `script` is a file of JavaScript."""
+    folders = [PackageLoader("dasp.report", "templates"), *([PackageLoader(room, ".")] if room else [])]
     environment = Environment(
         loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {
-        "json": _json,
-        "number": number,
-        "within": _within,
-        "count": lambda n: f"{n:,}",
-        "breakable": _breakable,
-    }
-    source = environment.loader.get_source(environment, script)[0] if script and environment.loader else ""
-    style = environment.loader.get_source(environment, "style.css")[0] if environment.loader else ""
+    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "json": _json}
+    environment.filters |= {"number": number, "within": _within}
+    code = _ours(script) if script else Markup()
     return environment.get_template(template).render(
-        style=Markup(style),  # noqa: S704 (files of ours)
-        script=Markup(source),  # noqa: S704
-        policy=_policy(source),
-        **values,
+        style=_ours("style.css"), script=code, policy=_policy(code), **values
     )
+
+
+def _ours(name: str) -> Markup:
+    """A file of ours, which is written into the page as it is."""
+    return Markup((files("dasp.report") / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
 def rounded(value: float) -> float | None:

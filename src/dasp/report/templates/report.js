@@ -26,12 +26,12 @@ function drawn(name, attributes = {}, text = null) {
 // Numbers with some digits that count, as in figures and in Python: dasp.words.
 function number(value, { signed = false, digits = 3 } = {}) {
   if (value === null || value === undefined || !isFinite(value)) return "missing";
-  const size = Math.abs(value);
+  const size = Math.abs(value), near = Number(size.toPrecision(digits));
   let text;
   if (size === 0) text = "0";
-  else if (size >= 10 ** digits && size < 1e6) text = size.toFixed(0);
-  else if (size < 1e-4 || size >= 1e6) text = size.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e").replace("e-", "e−");
-  else text = String(Number(size.toPrecision(digits)));
+  else if (near >= 10 ** digits && near < 1e6) text = size.toFixed(0);
+  else if (near < 1e-4 || near >= 1e6) text = size.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e").replace("e-", "e−");
+  else text = String(near);
   return (value < 0 ? "−" : signed && size > 0 ? "+" : "") + text;
 }
 

@@ -1,0 +1,46 @@
+// What is wrong with how a page looks, for tests in a browser.
+({
+  // Text whose contrast to what is behind it is less than 4.5, by the Web Content Accessibility Guidelines.
+  pale(root) {
+    const parse = (c) => (c.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
+    const linear = (x) => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    const light = (c) => c.slice(0, 3).reduce((sum, x, i) => sum + linear(x / 255) * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = (e) => {
+      for (; e; e = e.parentElement) {
+        const colour = parse(getComputedStyle(e).backgroundColor);
+        if (colour.length < 4 || colour[3] > 0.99) return colour;
+      }
+      return [255, 255, 255];
+    };
+    const found = [];
+    for (const e of document.querySelectorAll(`${root} *`)) {
+      const own = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+      if (!own || !e.checkVisibility() || e.disabled || e.closest("svg")) continue;
+      const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+      const ratio = (a + 0.05) / (b + 0.05);
+      if (ratio < 4.5) found.push([e.textContent.trim().slice(0, 40), ratio.toFixed(2)]);
+    }
+    return found;
+  },
+
+  // Elements whose text does not fit into them.
+  cut(root) {
+    return [...document.querySelectorAll("th, td, dd, button, p, h1, h2, h3, label")]
+      .filter((e) => e.closest(root) && e.checkVisibility() && getComputedStyle(e).display !== "inline")
+      .filter((e) => e.scrollWidth > e.clientWidth + 1)
+      .map((e) => e.textContent.trim().slice(0, 50));
+  },
+
+  // Names and numbers of bars that stand on each other.
+  overlapping() {
+    const boxes = [...document.querySelectorAll("table.bars th, table.bars td.number")]
+      .filter((e) => e.textContent && e.checkVisibility())
+      .map((e) => { const range = document.createRange(); range.selectNodeContents(e); return [e, range.getBoundingClientRect()]; });
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    const found = [];
+    boxes.forEach(([e, a], i) => boxes.slice(i + 1).forEach(([f, b]) => {
+      if (meet(a, b)) found.push([e.textContent, f.textContent]);
+    }));
+    return found;
+  },
+})

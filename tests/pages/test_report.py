@@ -1,0 +1,252 @@
+"""What the page of an output says, against the output itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from explain_files import dasp
+from reported import EVIL, JOBS, LONG, TEXTS, write_page
+
+from dasp.report import details, write_report
+from dasp.report.contents import read
+from dasp.report.facts import facts, verdict
+from dasp.report.importance import known_of
+from dasp.report.page import render
+
+PLAYERS = ["column 1", "column 5"]
+
+
+def data_of(page):
+    """What the script of a page is given."""
+    text = page.read_text()
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+class Seen(HTMLParser):
+    """Tags and texts of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_page_is_one_file_that_loads_nothing(here, name):
+    page = write_page(name)
+    assert page.stat().st_size < 10_000_000
+    seen = Seen(page.read_text())
+    for tag, attributes in seen.tags:
+        assert tag not in ("iframe", "object", "embed", "base", "form"), tag
+        assert not any(key.startswith("on") for key in attributes), attributes
+        for key in ("src", "href"):
+            assert attributes.get(key, "#").startswith(("#", "data:")), attributes
+        assert tag != "img" or len(attributes["alt"]) > 10
+    assert [attributes.get("type") for tag, attributes in seen.tags if tag == "script"] == ["application/json", None]
+    (policy,) = [a["content"] for tag, a in seen.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert len(data_of(page)["rows"]) == len(pd.read_parquet(f"{name}.parquet"))
+
+
+def test_importance_is_the_mean_size_with_its_interval(here):
+    write_page("table")
+    table = pd.read_parquet("table.parquet")
+    known = {player.name: player for player in known_of(read(here / "table.parquet")).players}
+    assert next(iter(known)) == LONG
+    for name in PLAYERS:
+        sizes, player = table[name].abs(), known[name]
+        inner = 1.96 * math.sqrt((table[f"sd:{name}"] ** 2).sum()) / len(table)
+        assert player.mean == pytest.approx(sizes.mean(), rel=1e-5)
+        assert player.signed == pytest.approx(table[name].mean(), rel=1e-4, abs=1e-7)
+        assert player.inner == pytest.approx(inner, rel=1e-5)
+        assert player.half == pytest.approx(math.hypot(1.96 * sizes.std() / math.sqrt(len(table)), inner), rel=1e-4)
+        assert name in Seen(write_page("table").read_text()).texts
+
+
+def test_rows_are_those_of_the_output(here):
+    found = data_of(write_page("table"))
+    table = pd.read_parquet("table.parquet")
+    for row, expected in zip(found["rows"], table.to_dict("records"), strict=True):
+        assert row["id"] == expected["id"]
+        assert row["missed"] == expected["missed"]
+        assert row["evaluations"] == expected["evaluations"]
+        assert row["prediction"] == pytest.approx(expected["prediction"], rel=1e-4)
+        for player, value, half, data in row["parts"]:
+            name = found["players"][player]
+            assert value == pytest.approx(expected[name], rel=1e-4)
+            assert half == pytest.approx(1.96 * expected[f"sd:{name}"], rel=1e-4)
+            assert float(data.replace("−", "-")) == pytest.approx(expected[f"data:{name}"], rel=1e-2)
+    assert 0 < table.missed.sum() < len(table)
+    assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
+
+
+def test_small_players_are_summed(here):
+    found = data_of(write_page("wide"))
+    table = pd.read_parquet("wide.parquet")
+    for row, (_, expected) in zip(found["rows"], table.iterrows(), strict=True):
+        number, value, half = row["others"]
+        assert number + len(row["parts"]) == 200
+        names = set(found["players"]) - {found["players"][part[0]] for part in row["parts"]}
+        assert value == pytest.approx(sum(expected[name] for name in names), rel=1e-3, abs=1e-6)
+        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"sd:{name}"] ** 2 for name in names)), rel=1e-3)
+        smallest = min(abs(part[1]) for part in row["parts"])
+        assert max(abs(expected[name]) for name in names) <= smallest * (1 + 1e-3)
+
+
+def test_facts_are_those_of_the_job(here):
+    told = {}
+    for name in ("table", "one", "unknown", "images", "text", "large"):
+        write_page(name)
+        contents = read(here / f"{name}.parquet")
+        known = known_of(contents)
+        told[name] = {fact.name: f"{fact.value}; {fact.more}" for fact in facts(contents, known)}
+        told[name]["verdict"] = verdict(contents, known)
+    assert told["table"]["Model"].startswith("shown:table; parameters ")
+    assert told["table"]["Data"] == "table.csv; 40 rows"
+    assert told["table"]["Method"] == "BayesianShapley; It was asked for"
+    assert told["table"]["Tolerance"].startswith("0.1; ")
+    assert told["one"]["Method"] == "Exact; 8 players have only 256 coalitions"
+    assert told["one"]["Evaluations for a row"] == "256; "
+    assert "exact" in told["one"]["verdict"].text
+    assert told["one"]["verdict"].good
+    assert told["unknown"]["verdict"].text.startswith("The errors of these values are not known")
+    assert not told["unknown"]["verdict"].good
+    assert told["images"]["Players"] == "64; in rows of 1 × 8 × 8"
+    assert told["images"]["Explained output"].startswith(("the largest of each row", "number "))
+    assert told["text"]["An absent input is"] == "replaced by: mask; "
+    assert told["large"]["Data"] == "large.csv; 10,000 rows"
+
+
+def test_the_verdict_says_how_far_values_are_off(here):
+    write_page("table")
+    table = pd.read_parquet("table.parquet")
+    names = [name.removeprefix("sd:") for name in table if name.startswith("sd:")]
+    contents = read(here / "table.parquet")
+    typical = (table[[f"sd:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
+    size = (table[names] ** 2).mean(axis=1) ** 0.5
+    shares = re.search(r"that is ([\d.]+) % of", verdict(contents, known_of(contents)).text)[1]
+    assert float(shares) == pytest.approx(100 * (1.96 * typical / size).median(), rel=0.06)
+
+
+def test_what_comes_from_outside_is_shown_and_not_run(here):
+    seen = Seen(write_page("evil").read_text())
+    bars = "".join(seen.texts).splitlines()
+    assert sum(tag == "script" for tag, _ in seen.tags) == 2
+    assert not any(tag in ("b", "img") and attributes.get("src") == "x" for tag, attributes in seen.tags)
+    for name in EVIL[:3]:
+        assert any(name in line for line in bars), name
+    assert data_of(write_page("evil"))["players"] == [*EVIL[:3], "turned round", *EVIL[4:7], "a line"]
+    assert "".join(data_of(write_page("text"))["rows"][2]["pieces"]) == TEXTS[2]
+    assert "<script>document" not in write_page("text").read_text()
+
+
+def test_templates_refuse_what_is_not_there():
+    with pytest.raises(Exception, match="undefined"):
+        render("report.html", script="report.js")
+
+
+def test_images_have_their_map_and_the_image(here):
+    for name in ("images", "blocks", "superpixels"):
+        for row in data_of(write_page(name))["rows"]:
+            assert all(row[view].startswith("data:image/png;base64,") for view in ("image", "map", "overlay"))
+            assert ("parts" in row) == (name != "images")
+
+
+def test_sequences_and_series_are_known_as_such(here):
+    letters = data_of(write_page("sequence"))
+    spelled = np.load("letters.npy").argmax(1)
+    assert letters["kind"] == "sequence"
+    assert [row["letters"] for row in letters["rows"]] == ["".join("ACGT"[i] for i in row) for row in spelled]
+    values = np.stack(pd.read_parquet("sequence.parquet")["values"])
+    assert np.allclose([row["values"] for row in letters["rows"]], values, rtol=1e-3, atol=1e-6)
+    waves = data_of(write_page("series"))
+    assert waves["kind"] == "series"
+    assert [one[:3] for one in waves["rows"][0]["windows"]] == [[10 * i, 10 * i + 9, [0, 1]] for i in range(4)]
+    assert np.allclose(waves["rows"][0]["lines"], np.load("waves.npy")[0], rtol=1e-3)
+
+
+def test_words_are_counted_over_texts(here):
+    write_page("text")
+    known = known_of(read(here / "text.parquet"))
+    table = pd.read_parquet("text.parquet")
+    values = [
+        abs(value)
+        for pieces, own in zip(table["pieces"], table["values"], strict=True)
+        for piece, value in zip(pieces, own, strict=True)
+        if piece.strip().lower() == "the"
+    ]
+    (the,) = [player for player in known.players if player.name == "the"]
+    assert (the.number, the.mean) == (len(values), pytest.approx(np.mean(values), rel=1e-5))
+
+
+def test_groups_are_players(here):
+    found = data_of(write_page("groups"))
+    assert found["players"] == ["first", "last"]
+    own = pd.read_csv("table.csv").iloc[0]
+    first = next(part for part in found["rows"][0]["parts"] if part[0] == 0)
+    told = [float(number.replace("−", "-")) for number in first[3].split(", ")]
+    assert told == pytest.approx([own[LONG], own["column 1"]], rel=1e-2)
+
+
+def test_more_rows_than_have_room_are_a_sample(here, monkeypatch, tmp_path):
+    write_page("table")
+    table = pd.read_parquet("table.parquet")
+    missed = int(table.missed.sum())
+    assert write_report(here / "table.parquet", tmp_path / "page.html", most=missed + 3) == missed + 3
+    rows = data_of(tmp_path / "page.html")["rows"]
+    assert sum(row["missed"] for row in rows) == missed  # which are there first of all
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert f"The page shows {missed + 3} of 40 rows" in (tmp_path / "page.html").read_text()
+    monkeypatch.setattr(details, "_MOST_BYTES", 5_000)
+    shown = write_report(here / "table.parquet", tmp_path / "page.html")
+    assert 0 < shown < 40
+    assert len(json.dumps(data_of(tmp_path / "page.html")["rows"])) < 8_000
+
+
+def test_a_csv_file_has_the_same_page(here, tmp_path):
+    page = tmp_path / "plain.html"
+    done = dasp("explain", *JOBS["unknown"].split(), "-o", tmp_path / "plain.csv", "--report", page)
+    assert done.code == 0, done.err
+    assert "40 rows to look at" in done.out
+    one, other = data_of(page), data_of(write_page("unknown"))
+    for row, same in zip(one["rows"], other["rows"], strict=True):
+        assert row["id"] == same["id"]
+        assert row["parts"][0][1] == pytest.approx(same["parts"][0][1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (("absent.parquet", "page.html"), "absent.parquet: there is no such file"),
+        (("table.csv", "page.html"), "table.csv: was not written by dasp explain"),
+        (("shown.py", "page.html"), "a name that ends in .parquet or .csv is needed"),
+        (("data.parquet", "page.html"), "data.parquet: was not written by dasp explain"),
+        (("cut.parquet", "page.html"), "cut.parquet: cannot be read"),
+        (("one.parquet", "page.txt"), "page.txt: the page's name must end in .html"),
+        (("one.parquet", "absent/page.html"), "there is no folder absent"),
+        (("one.parquet", "digits.html"), "digits.html: is a folder"),
+        (("one.parquet", "page.html", "--rows", "0"), "--rows"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_line(here, arguments, answer):
+    write_page("one")
+    (here / "digits.html").mkdir(exist_ok=True)
+    pd.DataFrame({"a": [1.0]}).to_parquet("data.parquet")
+    (here / "cut.parquet").write_bytes((here / "one.parquet").read_bytes()[:-100])
+    result = dasp("report", *arguments)
+    assert result.code == 2
+    assert answer in result.err
+    assert result.err.count("\n") == 1
+    assert not (here / "page.html").exists()
