@@ -35,8 +35,8 @@ def main() -> None:
     for path in [NOTEBOOKS / f"{name}.ipynb" for name in names] or sorted(NOTEBOOKS.glob("*.ipynb")):
         started = time.perf_counter()
         notebook = nbformat.read(path, as_version=4)
-        with kernel() as started_kernel:
-            NotebookClient(notebook, km=started_kernel, timeout=_SECONDS).execute()
+        with kernel() as manager:
+            run(notebook, manager)
         tidy(notebook)
         nbformat.write(notebook, path)
         print(f"{path.name}: {time.perf_counter() - started:.0f} s, {path.stat().st_size / 1000:.0f} KB", flush=True)
@@ -54,6 +54,15 @@ def kernel() -> Iterator[KernelManager]:
             yield manager
         finally:
             manager.shutdown_kernel(now=True)
+
+
+def run(notebook: Any, manager: KernelManager) -> None:
+    """Run all cells, and raise what one of them raises."""
+    client = NotebookClient(notebook, km=manager, timeout=_SECONDS, coalesce_streams=True)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
 
 
 def parameters(notebook: Any) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -45,7 +44,7 @@ def test_it_runs_at_a_small_size(path, kernel, tmp_path):
     fresh = nbformat.v4.new_code_cell(f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})")
     notebook.cells.insert(0, fresh)
     saved = [[each.output_type for each in cell.outputs] for cell in code_cells(notebook)[1:]]
-    NotebookClient(notebook, km=kernel, timeout=120).execute()  # raises what a cell raises
+    RUN["run"](notebook, kernel)
     shown = [[each.output_type for each in cell.outputs] for cell in code_cells(notebook)[1:]]
     assert shown == saved  # the same cells print and draw
     assert not stderr(notebook)
