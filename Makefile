@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint benchmark clean
+.PHONY: install demo test lint benchmark notebooks clean
 
 install: $(STAMP)
 
@@ -43,6 +43,9 @@ benchmark: install
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/dasp benchmark
+
+notebooks: install  # run them at their full size and save what they print and draw, in about four minutes
+	$(BIN)/python docs/run_notebooks.py
 
 clean:
 	rm -rf $(VENV) results

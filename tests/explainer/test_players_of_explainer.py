@@ -154,6 +154,23 @@ def test_normalisation_is_part_of_the_model():
         Explainer(model, mean="imagenet")
 
 
+def test_a_column_of_pandas_can_be_the_normalisation():
+    """Its array cannot be written to, of which torch would warn."""
+    table = pd.DataFrame(np.random.default_rng(0).normal(2, 3, (5, 3)), columns=list("abc"))
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).eval()
+    mean, std = table.mean(), table.std()
+    mean.to_numpy().flags.writeable = False
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        found = [Explainer(model, mean=a, std=b)(table) for a, b in ((mean, std), (mean.to_numpy(), std.to_numpy()))]
+    finally:
+        torch.set_warn_always(before)
+    scaled = Explainer(model, baselines=torch.tensor((-mean / std).to_numpy()).float())((table - mean) / std)
+    for each in found:
+        np.testing.assert_allclose(each.values, scaled.values, atol=1e-5)
+
+
 def test_every_image_is_explained_by_superpixels_of_its_own():
     model, photos = network(), torch.tensor(astronaut()[::16, ::16] / 255).permute(2, 0, 1).float()
     photos = torch.stack([photos[:, :16, :16], photos[:, 12:28, 8:24]])

@@ -402,6 +402,9 @@ def test_targets(bert):
         np.testing.assert_array_equal(predicted[i].values, given[i].values)
     probability = TextExplainer(model, tokenizer, output=lambda out: out.logits.softmax(-1))(TEXT)
     np.testing.assert_allclose((probability.values.sum(0) + probability.base_values).sum(), 1, atol=1e-6)
+    assert list(probability.output_names) == ["bad", "fair", "good"]
+    difference = TextExplainer(model, tokenizer, output=lambda out: out.logits[:, 2] - out.logits[:, 0])(TEXT)
+    assert difference.output_names is None  # it is none of the labels
 
 
 # Continuations

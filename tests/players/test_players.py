@@ -60,6 +60,8 @@ def test_superpixels_of_a_photo():
     assert spread(mask[0]) < 0.8 * spread(squares)
     apart = superpixels(photo, 60, by_channel=True)
     assert apart.max() + 1 == 3 * (mask.max() + 1)
+    grey = superpixels(pixels[None], 60)  # the same compactness means the same for greys
+    assert spread(grey[0]) < 0.8 * spread(squares)
 
 
 def test_superpixels_do_not_depend_on_the_scale_of_numbers():

@@ -132,6 +132,23 @@ def test_axes_are_returned_and_nothing_else_changes(name, monkeypatch):
     assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
 
 
+def test_a_backend_may_turn_interactive_mode_on(monkeypatch):
+    """As that of notebooks does when the first figure is made; without it, they show no other."""
+    subplots = plt.subplots
+
+    def loading(*args, **kwargs):
+        mpl.interactive(True)
+        return subplots(*args, **kwargs)
+
+    monkeypatch.setattr(plt, "subplots", loading)
+    before = mpl.is_interactive()
+    try:
+        plots.bar(np.eye(2))
+        assert mpl.is_interactive()
+    finally:
+        mpl.interactive(before)
+
+
 def test_other_styles_leave_figures_as_they_are():
     with mpl.style.context("dark_background"), mpl.rc_context({"text.usetex": False, "font.size": 30}):
         axes = plots.waterfall([1.0, 2.0], names=["a", "b"])

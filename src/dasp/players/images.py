@@ -47,6 +47,8 @@ def superpixels(images: Any, number: int, *, by_channel: bool = False, compactne
         raise BadInput(f"the number of superpixels is {number!r}: a whole number from 2 on is needed")
     spread = given.max() - given.min()
     scaled = ((given - given.min()) / (spread if spread > 0 else 1)).numpy()
+    if len(scaled) == 1:
+        compactness /= 100  # SLIC takes colours as Lab, whose lightness goes to 100, and greys from 0 to 1
 
     def regions(asked: int) -> np.ndarray:
         return slic(scaled, asked, compactness, channel_axis=0, start_label=0, convert2lab=len(scaled) == 3)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
@@ -35,10 +36,25 @@ def drawing(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _
 
     @functools.wraps(function)
     def in_our_look(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
-        with styles.context(["default", {name: mpl.rcParams[name] for name in _KEPT}]):
+        with _our_look():
             return function(*args, **kwargs)
 
     return in_our_look
+
+
+@contextmanager
+def _our_look() -> Iterator[None]:
+    """Matplotlib's defaults; but the first figure in a notebook loads the notebook's backend, which turns interactive
+    mode on, and without that no later figure would be shown: it stays as it is at the end."""
+    interactive = mpl.is_interactive()
+    try:
+        with styles.context(["default", {name: mpl.rcParams[name] for name in _KEPT}]):
+            try:
+                yield
+            finally:
+                interactive = mpl.is_interactive()
+    finally:
+        mpl.interactive(interactive)
 
 
 def new_axes(ax: Any, width: float, height: float) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -62,6 +63,8 @@ def _along_channels(numbers: Tensor, x: Tensor) -> Tensor:
 
 
 def _numbers(name: str, given: Any, absent: float, dtype: torch.dtype, device: torch.device | str | None) -> Tensor:
+    if hasattr(given, "__array__") and not isinstance(given, Tensor):
+        given = np.array(given)  # a copy: torch warns of arrays that cannot be written to, as those of pandas are
     try:
         numbers = torch.as_tensor(absent if given is None else given, dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:

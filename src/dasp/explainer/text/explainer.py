@@ -123,7 +123,7 @@ class TextExplainer:
             raise BadInput(f"texts are a string or a list of strings, not {texts!r}")
         several = [texts] if isinstance(texts, (str, tuple)) else list(texts)
         found = self.attribute(several, target, max_evaluations=max_evaluations, tolerance=tolerance)
-        explanation = explanation_of_texts(found, self._names_of(found))
+        explanation = explanation_of_texts(found, self._names_of(found, target))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
     def attribute(self, texts: Sequence[Text], target: Any = None, **limits: Any) -> list[TextAttributed]:
@@ -266,13 +266,16 @@ class TextExplainer:
             raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")
         return names.index(target)
 
-    def _names_of(self, found: list[TextAttributed]) -> list[str] | str | None:
-        """The names of the outputs that are explained: of all, or of one that all texts have."""
+    def _names_of(self, found: list[TextAttributed], target: Any) -> list[str] | str | None:
+        """The names of the outputs that are explained: of all, or of one that all texts have. A model's labels are none
+        of what a function makes of its output, if that has fewer."""
         chosen = [text.found.target.flatten().tolist() for text in found]
         if self.output_names is None or any(each != chosen[0] for each in chosen):
             return None
         if max(chosen[0]) >= len(self.output_names):
             raise BadInput(f"there are {len(self.output_names)} output_names, but more outputs")
+        if target is None and len(chosen[0]) < len(self.output_names):
+            return None
         names = [self.output_names[number] for number in chosen[0]]
         return names if found[0].found.target.dim() > 1 else names[0]
 
