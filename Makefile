@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint benchmark notebooks clean
+.PHONY: install demo test browser lint benchmark notebooks clean
 
 install: $(STAMP)
 
@@ -24,7 +24,7 @@ lint: install
 
 # Two processes with a thread each: two with two threads each are many times slower on two cores. tests/conftest.py says
 # which tests stay together. Types are checked meanwhile, and what is wrong with them is said at the end.
-test: install
+test: install browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
@@ -35,6 +35,12 @@ test: install
 	if [ $$tests -ne 0 ]; then echo 'make test: pytest failed, see above' >&2; fi; \
 	if [ $$types -ne 0 ]; then echo 'make test: mypy failed, see above' >&2; fi; \
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
+
+# Pages are tested in Chromium; where there is none and Debian's cannot be installed, those tests are skipped.
+browser:
+	@command -v chromium chromium-browser google-chrome google-chrome-stable > $(VENV)/browser.txt 2>&1 || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get -qq update && apt-get -qq install --yes chromium; } \
+	> $(VENV)/browser.txt 2>&1 || echo 'no Chromium: tests of pages in a browser are skipped'
 
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py

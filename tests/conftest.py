@@ -27,6 +27,9 @@ TOGETHER = {
     "tests/jobs/test_ray.py": "ray",  # one Ray
     "tests/paper/test_reproduce.py": "reproduce",  # one run of the experiments
     "tests/docs/test_notebooks.py": "notebooks",  # one kernel
+    "tests/pages/test_report.py": "pages",  # the pages of all kinds
+    "tests/pages/test_report_in_browser.py": "pages",  # and one browser
+    "tests/pages/test_site_in_browser.py": "pages",
 }
 
 

@@ -4,7 +4,6 @@ Nothing else is imported until it is asked for: torch takes seconds, which `dasp
 """
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from dasp import former_names
@@ -91,5 +90,3 @@ def __dir__() -> list[str]:
 
 
 former_names.serve()
-# Captum imports tqdm's bars for notebooks, which complains where ipywidgets is missing; bars are written as text then.
-warnings.filterwarnings("ignore", "IProgress not found")

@@ -27,7 +27,8 @@ OTHER = {
     "absent": "pad",
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
-    "output": Path("other.parquet"), "with_data": True, "overwrite": True,
+    "output": Path("other.parquet"), "with_data": True, "report": Path("page.html"),
+    "overwrite": True,
     "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
     "engine": "ray", "workers": 2, "ray_address": "auto",
 }  # fmt: skip

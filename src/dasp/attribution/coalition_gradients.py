@@ -162,8 +162,8 @@ def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: in
         resting = _averaged([sample.resting.mean(left) for sample in beside], shares)
         return _adding_up(*_combined(*moving, *resting), evaluator.total[left])
 
-    numbers = stages(_FIRST, pairs // groups, 2, tolerance)
-    return refined(numbers, tolerance, evaluator.total, estimate, lambda blocks: 2 * GRADIENT * groups * blocks)
+    numbers, each = stages(_FIRST, pairs // groups, 2, tolerance), 2 * GRADIENT * groups
+    return refined(numbers, tolerance, evaluator.total, estimate, lambda blocks: each * blocks)
 
 
 def _averaged(means: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:
