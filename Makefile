@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint benchmark clean
+.PHONY: install demo test lint docs benchmark clean
 
 install: $(STAMP)
 
@@ -36,6 +36,9 @@ test: install
 	if [ $$types -ne 0 ]; then echo 'make test: mypy failed, see above' >&2; fi; \
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
+docs: install  # the site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py
 	$(BIN)/python benchmarks/gradient.py
@@ -45,4 +48,4 @@ benchmark: install
 	$(BIN)/dasp benchmark
 
 clean:
-	rm -rf $(VENV) results
+	rm -rf $(VENV) results site
