@@ -26,6 +26,7 @@ TOGETHER = {
     "tests/attribution/test_differences.py": "rules",  # the same cases
     "tests/jobs/test_ray.py": "ray",  # one Ray
     "tests/paper/test_reproduce.py": "reproduce",  # one run of the experiments
+    "tests/docs/test_site.py": "site",  # one build
 }
 
 
