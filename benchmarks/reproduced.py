@@ -2,7 +2,7 @@
 
     dasp reproduce && dasp benchmark
     python benchmarks/reproduced.py [--results results] [--size quick] [--threads 2]
-    python benchmarks/tables.py
+    python benchmarks/page_tables.py
 
 Networks, truths and results are taken from the run's cache, so this takes seconds; what is not there is computed.
 

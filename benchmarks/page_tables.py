@@ -1,6 +1,6 @@
 """The tables of the documentation, made from the data in benchmarks/results.
 
-    python benchmarks/tables.py        writes them into README.md and docs/**/*.md
+    python benchmarks/page_tables.py        writes them into README.md and docs/**/*.md
 
 A page has a table between two comments, `<!-- table: name -->` and `<!-- /table -->`; what stands between them is
 replaced. The name is that of a CSV file, whose first lines say who measured it and when, or of a function below, which
