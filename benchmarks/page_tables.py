@@ -22,7 +22,7 @@ from typing import Any
 from dasp.evaluation import Result
 from dasp.paper.claims import BACKPROPAGATION, SAMPLING
 from dasp.paper.outcome import strongest
-from dasp.paper.standings import OURS, others_on_front, standings
+from dasp.paper.standings import OURS, standings
 
 _HERE = Path(__file__).parent
 DATA = _HERE / "results"
@@ -170,6 +170,8 @@ def _reproduced() -> str:
             best = min((r for r in results("reproduced", experiment) if r.method in names), key=lambda r: r.rmse)
             row.append(f"{best.rmse:.3g} ({best.evaluations:,} evaluations{_named(best, names)})")
         rows.append(row)
+    errors = [one["standard error of the truth"] for one in _about()["experiments"].values()]
+    rows.append(["standard error of the truth", *(f"{error:.2g}" if error else "0 (exact)" for error in errors)])
     return f"{markdown(rows)}\n\n{_measured(_command())}"
 
 
@@ -179,11 +181,10 @@ def _named(result: Result, names: tuple[str, ...]) -> str:
 
 def _methods(experiment: str) -> str:
     """Every method with the most evaluations that it had."""
-    rows = [["method", "evaluations", "RMSE", "rank correlation", "time for a row"]]
+    rows = [["method", "evaluations", "RMSE", "rank correlation"]]
     for result in sorted(strongest(results("reproduced", experiment)).values(), key=lambda r: r.rmse):
         correlation = "–" if math.isnan(result.spearman) else f"{result.spearman:.3f}"
-        cells = (result.method, f"{result.evaluations:,}", f"{result.rmse:.3g}", correlation, result.time_text)
-        rows.append(list(cells))
+        rows.append([result.method, f"{result.evaluations:,}", f"{result.rmse:.3g}", correlation])
     return f"{markdown(rows)}\n\n{_measured(_command())}"
 
 
@@ -208,29 +209,16 @@ def _verdicts() -> str:
 
 
 def _libraries() -> str:
-    """The best of ours at each budget, and who is nearer in less time."""
-    rows = [["", "budget", "best of ours", "RMSE", "time for a row", "best peer within the budget", "RMSE", "time"]]
+    """The best of ours at each budget, and the best of the others."""
+    rows = [["", "budget of evaluations", "best of ours", "RMSE", "best peer", "RMSE"]]
     for experiment in EXPERIMENTS:
         found = results("libraries", experiment)
-        budgets = _about()["experiments"][experiment]["budgets"]
-        for n, standing in enumerate(standings(found, budgets)):
-            ours = standing.best
+        about = _about()["experiments"][experiment]
+        for n, standing in enumerate(standings(found, about["budgets"])):
             peers = [r for r in found if r.method not in (*OURS, "Exact") and r.evaluations <= standing.budget]
-            peer = min(peers, key=lambda r: r.rmse)
-            title = _about()["experiments"][experiment]["title"] if n == 0 else ""
-            one, other = ([r.method, f"{r.rmse:.3g}", r.time_text] for r in (ours, peer))
-            rows.append([title, f"{standing.budget:,}", *one, *other])
-    return f"{markdown(rows)}\n\n{_measured(_command().replace('reproduce', 'benchmark'))}"
-
-
-def _front() -> str:
-    """Peers that nothing is both quicker and nearer than."""
-    rows = [["", "peer", "RMSE", "time for a row"]]
-    for experiment in EXPERIMENTS:
-        found = results("libraries", experiment)
-        for n, peer in enumerate(others_on_front(found)):
-            title = _about()["experiments"][experiment]["title"] if n == 0 else ""
-            rows.append([title, peer.method, f"{peer.rmse:.3g}", peer.time_text])
+            both = (standing.best, min(peers, key=lambda r: r.rmse))
+            cells = [cell for r in both for cell in (r.method, f"{r.rmse:.3g}")]
+            rows.append([about["title"] if n == 0 else "", f"{standing.budget:,}", *cells])
     return f"{markdown(rows)}\n\n{_measured(_command().replace('reproduce', 'benchmark'))}"
 
 
@@ -242,7 +230,6 @@ MADE: dict[str, Callable[[], str]] = {
     "reproduced": _reproduced,
     "verdicts": _verdicts,
     "libraries": _libraries,
-    "libraries-front": _front,
     **{f"claims-{name}": lambda name=name: _claims_of(name) for name in EXPERIMENTS},
     **{f"methods-{name}": lambda name=name: _methods(name) for name in EXPERIMENTS},
 }
