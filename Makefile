@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test browser lint benchmark notebooks clean
+.PHONY: install demo test browser lint docs benchmark notebooks clean
 
 install: $(STAMP)
 
@@ -37,10 +37,13 @@ test: install browser
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
 # Pages are tested in Chromium; where there is none and Debian's cannot be installed, those tests are skipped.
-browser:
-	@command -v chromium chromium-browser google-chrome google-chrome-stable > $(VENV)/browser.txt 2>&1 || \
-	{ [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get -qq update && apt-get -qq install --yes chromium; } \
-	> $(VENV)/browser.txt 2>&1 || echo 'no Chromium: tests of pages in a browser are skipped'
+browser: install
+	@{ for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name && exit; done; \
+	[ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install --yes chromium; } > $(VENV)/browser.txt 2>&1 || \
+	echo 'make test: there is no Chromium, so tests of pages in a browser are skipped'
+
+docs: install  # the site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py
@@ -54,4 +57,4 @@ notebooks: install  # run them at their full size and save what they print and d
 	$(BIN)/python docs/run_notebooks.py
 
 clean:
-	rm -rf $(VENV) results
+	rm -rf $(VENV) results site

@@ -30,6 +30,7 @@ TOGETHER = {
     "tests/pages/test_report.py": "pages",  # the pages of all kinds
     "tests/pages/test_report_in_browser.py": "pages",  # and one browser
     "tests/pages/test_site_in_browser.py": "pages",
+    "tests/docs/test_site.py": "site",  # one build
 }
 
 

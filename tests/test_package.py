@@ -22,10 +22,10 @@ from dasp.former_names import FORMER
 from dasp.propagation.rules import RULES
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = ROOT / "docs" / "command-line.md"
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
 
 
 def test_everything_public_is_exported_and_documented():
@@ -90,9 +90,14 @@ def test_every_link_leads_somewhere(page):
     assert all((page.parent / link).exists() for link in links), links
 
 
-def test_every_page_is_linked_from_the_readme():
-    readme = (ROOT / "README.md").read_text()
-    assert all(f"(docs/{page.name})" in readme for page in PAGES[1:])
+def test_every_page_is_linked_from_the_first_one_or_from_that_of_the_reference():
+    """The README leads to the first one, and to where people begin."""
+    readme, docs = (ROOT / "README.md").read_text(), ROOT / "docs"
+    assert {"(docs/index.md)", "(docs/start.md)"} <= set(re.findall(r"\(docs/[a-z-]+\.md\)", readme))
+    linked = {docs / "index.md"}
+    for index in (docs / "index.md", docs / "api" / "index.md"):
+        linked |= {index.parent / link for link in re.findall(r"\]\(([^)#:]+\.md)\)", index.read_text())}
+    assert set(PAGES[1:]) == linked
 
 
 def test_the_readme_is_short():

@@ -1,0 +1,243 @@
+"""The tables of the documentation, made from the data in benchmarks/results.
+
+    python benchmarks/page_tables.py        writes them into README.md and docs/**/*.md
+
+A page has a table between two comments, `<!-- table: name -->` and `<!-- /table -->`; what stands between them is
+replaced. The name is that of a CSV file, whose first lines say who measured it and when, or of a function below, which
+makes a table out of several files. Numbers are never typed into a page: a test compares the pages with this script.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dasp.evaluation import Result
+from dasp.paper.claims import BACKPROPAGATION, SAMPLING
+from dasp.paper.outcome import strongest
+from dasp.paper.standings import OURS, standings
+
+_HERE = Path(__file__).parent
+DATA = _HERE / "results"
+PAGES = [_HERE.parent / "README.md", *sorted((_HERE.parent / "docs").rglob("*.md"))]
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+EXPERIMENTS = ("parkinsons", "dna", "mnist")
+
+Rows = list[list[str]]
+
+
+def filled(page: str) -> str:
+    """A page with all of its tables made anew."""
+    return TABLE.sub(lambda match: f"{match[1]}\n{table(match[2])}\n\n{match[3]}", page)
+
+
+def table(name: str) -> str:
+    """A table by the name that pages have for it."""
+    if name in MADE:
+        return MADE[name]()
+    about, rows = read(DATA / f"{name}.csv")
+    return f"{markdown(rows)}\n\n{_source(about)}"
+
+
+def read(file: Path) -> tuple[dict[str, str], Rows]:
+    """What a file says about itself, and its rows, the head first."""
+    lines = file.read_text().splitlines()
+    notes = [line for line in lines if line.startswith("# ")]
+    about = dict(note.removeprefix("# ").split(": ", 1) for note in notes)
+    return about, list(csv.reader(lines[len(notes) :]))
+
+
+def markdown(rows: Rows) -> str:
+    """A table in Markdown; the head first."""
+    head, *body = rows
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
+
+
+def _source(about: dict[str, str]) -> str:
+    by = about["by"]
+    command = f"`{by}`" if by.startswith(("benchmarks/", "dasp ")) else by
+    return f"*Measured by {command}, version {about['version']}, {about['date']}.*"
+
+
+# Runs of version 0.2 at the size "standard", of which only what was published is kept.
+
+
+def _standard(*, methods: bool, rows: dict[str, str] | None = None) -> Rows:
+    """The paper's experiments: kinds of methods in rows, experiments in columns."""
+    _, (_, *cells) = read(DATA / "paper-standard.csv")
+    experiments = list(dict.fromkeys(cell[1] for cell in cells))
+    found = {(row, experiment): rest for row, experiment, *rest in cells}
+
+    def text(row: str, experiment: str) -> str:
+        error, method, time = found[row, experiment]
+        inside = [part for part in (method if methods else "", time) if part]
+        return f"{error} ({', '.join(inside)})" if inside else error
+
+    named = rows or {row: row for row in dict.fromkeys(cell[0] for cell in cells)}
+    return [["", *experiments], *([label, *(text(row, e) for e in experiments)] for row, label in named.items())]
+
+
+def _paper_standard() -> str:
+    return f"{markdown(_standard(methods=True))}\n\n{_source(read(DATA / 'paper-standard.csv')[0])}"
+
+
+def _readme() -> str:
+    rows = {
+        "best backpropagation": "best backpropagation (DeepLIFT)",
+        "best sampling": "best sampling (permutations)",
+        "`GradientDASP`, 300 evaluations": "`GradientDASP`, 300 evaluations",
+        "`BayesianShapley`, on `GradientDASP` for DNA and MNIST": "`BayesianShapley`",
+    }
+    return markdown(_standard(methods=False, rows=rows))
+
+
+def _libraries_standard() -> str:
+    about, (_, *cells) = read(DATA / "libraries-standard.csv")
+    budgets = list(dict.fromkeys(cell[2] for cell in cells))
+    found = {(*cell[:2], cell[2]): ", ".join(filter(None, cell[4:])) for cell in cells}
+    errors = {(*cell[:2], cell[2]): cell[3] for cell in cells}
+    rows = [["budget of evaluations", *budgets]]
+    for experiment, whose in dict.fromkeys((cell[0], cell[1]) for cell in cells):
+        keys = [(experiment, whose, budget) for budget in budgets]
+        rows.append([f"{experiment}, {whose}", *(f"{errors[k]} ({found[k]})" if k in errors else "" for k in keys)])
+    return f"{markdown(rows)}\n\n{_source(about)}"
+
+
+# The run that is kept whole.
+
+
+@cache
+def _about() -> dict[str, Any]:
+    return json.loads((DATA / "reproduced" / "about.json").read_text())
+
+
+@cache
+def results(folder: str, experiment: str) -> tuple[Result, ...]:
+    """All results of an experiment, without attributions."""
+    _, (head, *rows) = read(DATA / folder / f"{experiment}.csv")
+    return tuple(Result(**{name: _number(name, text) for name, text in zip(head, row, strict=True)}) for row in rows)
+
+
+def _number(name: str, text: str) -> Any:
+    if name == "method":
+        return text
+    if name in ("number", "evaluations", "paper_evaluations"):
+        return int(text) if text else None
+    return float(text) if text else math.nan
+
+
+def _measured(command: str) -> str:
+    about = _about()
+    return f"*Measured by `{command}`, version {about['version']}, {about['date']}, threads: {about['threads']}.*"
+
+
+def _experiments() -> str:
+    rows = [["", "data", "rows explained", "players", "network", "standard error of the truth"]]
+    for one in _about()["experiments"].values():
+        quality = ", ".join(f"{name} {value:.3f}" for name, value in one["network"].items())
+        error = one["standard error of the truth"]
+        truth = f"{error:.2g}" if error else "0 (exact)"
+        rows.append([one["title"], one["data"], str(one["rows"]), str(one["players"]), quality, truth])
+    return f"{markdown(rows)}\n\n{_measured(_command())}"
+
+
+def _command() -> str:
+    return f"dasp reproduce --size {_about()['size']}"
+
+
+_KINDS = {
+    "best backpropagation": BACKPROPAGATION,
+    "Occlusion": ("Occlusion",),
+    "best sampling": SAMPLING,
+    "`DASP`, the paper's": ("DASP",),
+    "`GradientDASP`": ("GradientDASP",),
+    "best of ours": OURS,
+}
+
+
+def _reproduced() -> str:
+    rows = [["smallest RMSE of any budget", *(one["title"] for one in _about()["experiments"].values())]]
+    for kind, names in _KINDS.items():
+        row = [kind]
+        for experiment in EXPERIMENTS:
+            best = min((r for r in results("reproduced", experiment) if r.method in names), key=lambda r: r.rmse)
+            row.append(f"{best.rmse:.3g} ({best.evaluations:,} evaluations{_named(best, names)})")
+        rows.append(row)
+    errors = [one["standard error of the truth"] for one in _about()["experiments"].values()]
+    rows.append(["standard error of the truth", *(f"{error:.2g}" if error else "0 (exact)" for error in errors)])
+    return f"{markdown(rows)}\n\n{_measured(_command())}"
+
+
+def _named(result: Result, names: tuple[str, ...]) -> str:
+    return f", {result.method}" if len(names) > 1 else ""
+
+
+def _methods(experiment: str) -> str:
+    """Every method with the most evaluations that it had."""
+    rows = [["method", "evaluations", "RMSE", "rank correlation"]]
+    for result in sorted(strongest(results("reproduced", experiment)).values(), key=lambda r: r.rmse):
+        correlation = "–" if math.isnan(result.spearman) else f"{result.spearman:.3f}"
+        rows.append([result.method, f"{result.evaluations:,}", f"{result.rmse:.3g}", correlation])
+    return f"{markdown(rows)}\n\n{_measured(_command())}"
+
+
+def _claims() -> Rows:
+    return read(DATA / "reproduced" / "claims.csv")[1][1:]
+
+
+def _claims_of(experiment: str) -> str:
+    rows = [["the paper, or its authors' notebook", "found here", "holds?"]]
+    rows += [[paper, found, f"**{verdict}**"] for name, paper, found, verdict in _claims() if name == experiment]
+    return f"{markdown(rows)}\n\n{_measured(_command())}"
+
+
+def _verdicts() -> str:
+    """How many claims hold, by experiment; what is not in the paper does not count."""
+    kinds = ("yes", "no", "not enough rows to say", "not enough evaluations to say")
+    rows = [["", "claims", "hold", "do not hold", "not enough rows to say", "not enough evaluations to say"]]
+    for name, one in _about()["experiments"].items():
+        count = Counter(c[3] for c in _claims() if c[0] == name and not c[1].startswith("(not in the paper)"))
+        rows.append([one["title"], str(count.total()), *(str(count[kind]) for kind in kinds)])
+    return f"{markdown(rows)}\n\n{_measured(_command())}"
+
+
+def _libraries() -> str:
+    """The best of ours at each budget, and the best of the others."""
+    rows = [["", "budget of evaluations", "best of ours", "RMSE", "best peer", "RMSE"]]
+    for experiment in EXPERIMENTS:
+        found = results("libraries", experiment)
+        about = _about()["experiments"][experiment]
+        for n, standing in enumerate(standings(found, about["budgets"])):
+            peers = [r for r in found if r.method not in (*OURS, "Exact") and r.evaluations <= standing.budget]
+            both = (standing.best, min(peers, key=lambda r: r.rmse))
+            cells = [cell for r in both for cell in (r.method, f"{r.rmse:.3g}")]
+            rows.append([about["title"] if n == 0 else "", f"{standing.budget:,}", *cells])
+    return f"{markdown(rows)}\n\n{_measured(_command().replace('reproduce', 'benchmark'))}"
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "paper-standard": _paper_standard,
+    "readme": _readme,
+    "libraries-standard": _libraries_standard,
+    "experiments": _experiments,
+    "reproduced": _reproduced,
+    "verdicts": _verdicts,
+    "libraries": _libraries,
+    **{f"claims-{name}": lambda name=name: _claims_of(name) for name in EXPERIMENTS},
+    **{f"methods-{name}": lambda name=name: _methods(name) for name in EXPERIMENTS},
+}
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        text = page.read_text()
+        if text != filled(text):
+            page.write_text(filled(text))
+            print(page.name)
