@@ -56,8 +56,7 @@ from dasp.propagation.turns import evaluating
 __all__ = ["GradientShapley"]
 
 _FIRST = 4  # blocks before the standard error is looked at
-_RAREST = 0.02  # chance of being present, for weights
-_ROUNDING = 1e-15  # what squares that cancel leave
+_RAREST, _ROUNDING = 0.02, 1e-15  # chance of being present, for weights; what squares that cancel leave
 _STEP_Q, _STEP_T = 0.7548776662466927, 0.5698402909980532  # powers of 1/1.3247…: even in two dimensions (Roberts 2018)
 
 
@@ -149,6 +148,7 @@ def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: in
     """Values and standard deviations, and what is to be said of each row."""
     game, number = evaluator.game, len(evaluator.game.baselines)
     groups = max(1, min(game.count, pairs // 2, round((pairs * number) ** (1 / 3))))
+    numbers, each = stages(_FIRST, pairs // groups, 2, tolerance), 2 * GRADIENT * groups  # blocks, and what one costs
     seeds = torch.randint(2**62, (number,), generator=torch.Generator().manual_seed(seed)).tolist()
     beside = [_Sample(evaluator, i, groups, own) for i, own in enumerate(seeds)]
     shares = torch.tensor(game.shares or [1 / number] * number, dtype=torch.float64)
@@ -162,7 +162,6 @@ def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: in
         resting = _averaged([sample.resting.mean(left) for sample in beside], shares)
         return _adding_up(*_combined(*moving, *resting), evaluator.total[left])
 
-    numbers, each = stages(_FIRST, pairs // groups, 2, tolerance), 2 * GRADIENT * groups
     return refined(numbers, tolerance, evaluator.total, estimate, lambda blocks: each * blocks)
 
 

@@ -267,8 +267,7 @@ class TextExplainer:
         return names.index(target)
 
     def _names_of(self, found: list[TextAttributed], target: Any) -> list[str] | str | None:
-        """The names of the outputs that are explained: of all, or of one that all texts have. A model's labels are none
-        of what a function makes of its output, if that has fewer."""
+        """The names of the outputs that are explained: of all (a function may have fewer), or of one that all have."""
         chosen = [text.found.target.flatten().tolist() for text in found]
         if self.output_names is None or any(each != chosen[0] for each in chosen):
             return None
@@ -292,10 +291,8 @@ def _undivided(worth: Worth, target: Any, players: int) -> Attributed:
     select = Selection.of(ends[:1], target)
     full, base = select(ends[:1]), select(ends[1:])
     values = (full - base)[..., None][..., :players]
-    return Attributed(
-        values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "Exact",
-        evaluations=torch.tensor([2]),
-    )  # fmt: skip
+    known = (values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "Exact")
+    return Attributed(*known, evaluations=torch.tensor([2]))
 
 
 def _names(model: Any) -> list[str] | None:

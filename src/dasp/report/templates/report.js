@@ -288,8 +288,8 @@ body.addEventListener("keydown", (event) => {
 // Swarms: the values of some rows as dots on a canvas, a line for each player.
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const SCALES = {  // cividis from low to high; on a dark page it begins where it can be seen
-  light: [[0, 32, 76], [65, 77, 107], [124, 123, 120], [188, 174, 108], [255, 233, 69]],
+const SCALES = {  // cividis from low to high, as far as it can be seen on the page
+  light: [[0, 32, 76], [65, 77, 107], [124, 123, 120], [170, 148, 80], [214, 168, 0]],
   dark: [[74, 116, 214], [118, 137, 190], [152, 150, 142], [203, 188, 110], [255, 233, 69]],
 };
 
