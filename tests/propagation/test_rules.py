@@ -798,16 +798,19 @@ def test_certain_coalition_is_the_model(case: Case) -> None:
 def check_gradients(outputs: Callable[[Tensor, Tensor], Tensor], *inputs: Tensor, step: float, atol: float) -> None:
     """What torch.autograd.gradcheck checks, all entries at once: the rows of a batch are copies of the only row, of
     which each has another entry moved, or gives another output its gradients."""
-    size = outputs(*inputs).numel()
+
+    def rows(*values: Tensor) -> Tensor:
+        return outputs(*values).reshape(len(values[0]), -1)
+
+    size = rows(*inputs).numel()
     copies = [value.detach().repeat(size, *[1] * (value.dim() - 1)).requires_grad_() for value in inputs]
-    gradients = torch.autograd.grad(outputs(*copies).flatten(1).diagonal().sum(), copies)
+    gradients = torch.autograd.grad(rows(*copies).diagonal().sum(), copies, materialize_grads=True)
     for i, value in enumerate(inputs):
         moved = [other.expand(value.numel(), *other.shape[1:]) for other in inputs]
         steps = step * torch.eye(value.numel(), dtype=value.dtype).view_as(moved[i])
         with torch.no_grad():
-            above, below = (outputs(*moved[:i], value + sign * steps, *moved[i + 1 :]).flatten(1) for sign in (1, -1))
-        expected = ((above - below) / (2 * step)).T
-        torch.testing.assert_close(gradients[i].flatten(1), expected, rtol=1e-3, atol=atol)
+            above, below = (rows(*moved[:i], value + sign * steps, *moved[i + 1 :]) for sign in (1, -1))
+        torch.testing.assert_close(gradients[i].flatten(1), ((above - below) / (2 * step)).T, rtol=1e-3, atol=atol)
 
 
 def repeated(factors: Tensor | None, rows: int) -> Tensor | None:
