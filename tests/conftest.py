@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,19 +22,101 @@ def same_threads():
     torch.set_num_threads(before)
 
 
-# Files whose tests share something that takes long to make; with several processes, each is run by one of them, and
-# these files first, so that no process is left alone with one at the end. All other tests go to whoever is free.
-TOGETHER = {
-    "tests/propagation/test_rules.py": "rules",  # every case is traced once
-    "tests/attribution/test_differences.py": "rules",  # the same cases
-    "tests/jobs/test_ray.py": "ray",  # one Ray
-    "tests/paper/test_reproduce.py": "reproduce",  # one run of the experiments
-    "tests/docs/test_notebooks.py": "notebooks",  # one kernel
-    "tests/pages/test_report.py": "pages",  # the pages of all kinds
-    "tests/pages/test_report_in_browser.py": "pages",  # and one browser
-    "tests/pages/test_site_in_browser.py": "pages",
-    "tests/docs/test_site.py": "site",  # one build
-}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser. `make test` installs Chromium where it can; where there is none, its tests are skipped."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    root = ["--no-sandbox"] if hasattr(os, "getuid") and os.getuid() == 0 else []  # which Chromium refuses otherwise
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program, args=[*QUIET, *root])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def flaws():
+    """What is wrong with how a page looks, by what it is."""
+    checks = (Path(__file__).parent / "seen.js").read_text()
+
+    def found(page, root="main"):
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        seen = page.evaluate(f"(root) => Object.entries({checks}).map(([name, check]) => [name, check(root)])", root)
+        return {name: what for name, what in [["too wide", max(0, wide)], *seen] if what}
+
+    return found
+
+
+@pytest.fixture
+def look(browser):
+    """Open a file, as `look(file, width=390, scheme="dark")`. In the end, nothing may have gone wrong in it, and
+    nothing may have been asked of the network."""
+    wrong, contexts = [], []
+
+    def opened(file, *, width=1280, scheme="light", at=""):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith(("file:", "data:")) or wrong.append(asked.url))
+        page.goto(f"{file.as_uri()}{at}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+# With several processes, tests that share something that takes long to make are run by one of them: those of a
+# file or folder, or in these two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
+TOGETHER = (
+    "tests/docs/test_notebooks.py",  # one kernel
+    "tests/docs/test_site.py",  # one build
+    "tests/jobs/test_ray.py",  # one Ray
+    "tests/pages/",  # pages of all kinds
+    "tests/paper/test_peers.py",  # what shap compiles
+    "tests/paper/test_reproduce.py",  # one run of the experiments
+)
+BY_CASE = {"tests/attribution/test_differences.py", "tests/propagation/test_rules.py"}
+
+# What takes longest, a file that stays together or a test, by the beginning of its name: run first, in this order, so
+# that no process is left alone with it at the end. `pytest --durations=20` tells what belongs here.
+FIRST = (
+    "tests/docs/test_notebooks.py",
+    "tests/pages/",
+    "tests/jobs/test_ray.py",
+    "tests/paper/test_reproduce.py",
+    "tests/paper/test_peers.py",
+    "tests/attribution/test_accuracy.py",
+    "tests/propagation/test_rules.py::test_every_rule_has_a_case",
+)
+
+
+def group(name: str) -> str:
+    """The tests that one process is to run, for the name of one of them.
+
+    >>> group("tests/jobs/test_ray.py::test_bytes"), group("tests/test_start.py::test_import")
+    ('tests/jobs/test_ray.py', 'tests/test_start.py::test_import')
+    >>> group("tests/propagation/test_rules.py::test_moments[max dim-3]")
+    'case max dim'
+    """
+    file, _, test = name.partition("::")
+    if file in BY_CASE and test.endswith("]"):
+        return "case " + re.sub(r"(-\d.*)?\]$", "", test.partition("[")[2])
+    return next((start for start in TOGETHER if name.startswith(start)), name)
+
+
+def pytest_collection_modifyitems(items):
+    order = {start: place for place, start in enumerate(FIRST)}
+    items.sort(key=lambda item: min((order[s] for s in FIRST if item.nodeid.startswith(s)), default=len(FIRST)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,6 +128,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return TOGETHER.get(nodeid.split("::")[0], nodeid)
+            return group(nodeid)
 
+    config.option.loadscopereorder = False  # by the number of tests
     return Scheduling(config, log)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import torch
-from test_rules import CASES, Lambda, random_input
+from test_rules import CASES, Lambda, program, random_input
 from torch import nn
 
 from dasp import DeepLiftRevealCancel, ExactShapley
@@ -42,11 +42,10 @@ MIXING = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=1)
+@cache
 def divided(name):
     """The graph of a case as DeepLIFT has it."""
-    (case,) = (case for case in CASES if case.name == name)
-    return trace(case.module, (random_input(case, 0).mean,), whole_operations(), pool_first=False)
+    return trace(program(name), (), whole_operations(), pool_first=False)
 
 
 # Each takes a trace: of those that are refused, every sixth.

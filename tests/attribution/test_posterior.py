@@ -46,7 +46,7 @@ def test_all_pairs_are_all_coalitions(players):
     assert {*codes, *(2**players - 1 - code for code in codes)} == set(range(1, 2**players - 1))
 
 
-@pytest.mark.parametrize("players", [3, 6, 7])
+@pytest.mark.parametrize("players", [3, 5, 6])
 def test_weights_of_pairs_give_shapley_values(players):
     values = torch.randn(2**players, dtype=torch.float64)
 

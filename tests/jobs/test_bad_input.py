@@ -390,37 +390,33 @@ def run_forking(code, *arguments, cwd):
     return [int(line) for line in result.stdout.splitlines() if line.isdigit()], result.stderr.splitlines()
 
 
-def test_as_processes(folder, before):
-    cases = [CASES[name] for name in ("CSV with text", "pickled model", "unknown option")]
-    code = "for command in sys.argv[1:]: forked('explain', *command.split(), '-o', 'out.parquet')"
-    codes, lines = run_forking(code, *(command for command, _ in cases), cwd=folder)
-    assert codes == [2, 2, 2], lines
-    for line, (_, expected) in zip(lines, cases, strict=True):
-        assert expected in line
-    _nothing_left(folder, before)
-
-
-FULL = """
+AS_PROCESSES = """
 import resource
 
-for size in sys.argv[1:]:
-    os.chdir(size)
+*commands, folder, first, second = sys.argv[1:]
+for command in commands:
+    forked("explain", *command.split(), "-o", "out.parquet")
+for size in (first, second):
+    os.chdir(os.path.join(folder, size))
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), resource.RLIM_INFINITY))
     forked("explain", "small:build", "rows.npy", "-o", "out.parquet", "--chunk", "20")
-    os.chdir("..")
 """
 
 
-def test_disk_full(tmp_path):
+def test_as_processes_and_on_a_full_disk(folder, before, tmp_path):
     sizes = ["100", "5000"]  # not even the job fits; the chunks do, the output does not
     for size in sizes:
         (tmp_path / size).mkdir()
         (tmp_path / size / "small.py").write_text(FACTORY)
         np.save(tmp_path / size / "rows.npy", rows(200))
-    codes, lines = run_forking(FULL, *sizes, cwd=tmp_path)
+    cases = [CASES[name] for name in ("CSV with text", "pickled model", "unknown option")]
+    codes, lines = run_forking(AS_PROCESSES, *(command for command, _ in cases), tmp_path, *sizes, cwd=folder)
     lines = [line for line in lines if besides_random(line)]
-    assert codes == [2, 2], lines
-    for line, size in zip(lines, sizes, strict=True):
+    assert codes == [2] * 5, lines
+    for line, (_, expected) in zip(lines[:3], cases, strict=True):
+        assert expected in line
+    _nothing_left(folder, before)
+    for line, size in zip(lines[3:], sizes, strict=True):
         assert "cannot be written: File too large" in line
         assert not (tmp_path / size / "out.parquet").exists()
         assert (tmp_path / size / "out.parquet.parts").exists() == (size == "5000")  # the rows that are done stay

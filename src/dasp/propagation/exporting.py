@@ -64,7 +64,8 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without the warnings, log lines and graphs that torch writes about its own work: what matters is raised."""
-    names = ["torch", *(name for name in logging.root.manager.loggerDict if name.startswith("torch."))]
+    loggers = logging.root.manager.loggerDict.items()  # of which few have a level of their own, and to set one is slow
+    names = ["torch", *(name for name, logger in loggers if name.startswith("torch.") and getattr(logger, "level", 0))]
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
