@@ -46,6 +46,13 @@ def flaws():
     checks = (Path(__file__).parent / "seen.js").read_text()
 
     def found(page, root="main"):
+        for _ in range(10):  # what moves or fades comes to rest
+            if not (seen := now(page, root)):
+                break
+            page.wait_for_timeout(300)
+        return seen
+
+    def now(page, root):
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         seen = page.evaluate(f"(root) => Object.entries({checks}).map(([name, check]) => [name, check(root)])", root)
         return {name: what for name, what in [["too wide", max(0, wide)], *seen] if what}
@@ -75,8 +82,8 @@ def look(browser):
     assert wrong == []
 
 
-# With several processes, tests that share something that takes long to make are run by one of them: those of a
-# file or folder, or in these two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
+# With several processes, tests that share something that takes long to make are run by one of them: those of a file or
+# folder, or in two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
 TOGETHER = (
     "tests/docs/test_notebooks.py",  # one kernel
     "tests/docs/test_site.py",  # one build

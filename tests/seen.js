@@ -4,6 +4,7 @@
   pale(root) {
     const parse = (c) => (c.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
     const linear = (x) => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
+    const over = (a, b) => a.slice(0, 3).map((x, i) => a.length < 4 ? x : a[3] * x + (1 - a[3]) * b[i]);
     const light = (c) => c.slice(0, 3).reduce((sum, x, i) => sum + linear(x / 255) * [0.2126, 0.7152, 0.0722][i], 0);
     const behind = (e) => {
       for (; e; e = e.parentElement) {
@@ -16,7 +17,8 @@
     for (const e of document.querySelectorAll(`${root} *`)) {
       const own = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
       if (!own || !e.checkVisibility() || e.disabled || e.closest("svg")) continue;
-      const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+      const ground = behind(e), text = over(parse(getComputedStyle(e).color), ground);
+      const [a, b] = [light(text), light(ground)].sort((x, y) => y - x);
       const ratio = (a + 0.05) / (b + 0.05);
       if (ratio < 4.5) found.push([e.textContent.trim().slice(0, 40), ratio.toFixed(2)]);
     }

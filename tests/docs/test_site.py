@@ -107,3 +107,24 @@ def test_what_docstrings_say_in_examples_is_code(site):
     text = (site / "api" / "estimators.html").read_text()
     assert "<blockquote" not in text
     assert '<span class="gp">&gt;&gt;&gt; </span>' in text
+
+
+@pytest.mark.parametrize("name", ["index", "how-it-works", "benchmarks", "api/estimators", "notebooks/table"])
+def test_pages_are_readable_in_a_browser(site, look, flaws, name):
+    page = look(site / f"{name}.html")
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert flaws(page, "article") == {}
+            dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+            assert dark == (scheme == "dark")
+
+
+def test_search_finds_pages(site, look):
+    page = look(site / "index.html")
+    page.keyboard.press("/")
+    page.keyboard.type("posterior")
+    page.locator(".md-search-result__link").first.wait_for()
+    page.locator(".md-search-result__link").first.click()
+    assert "posterior" in page.locator("article").inner_text().lower()
