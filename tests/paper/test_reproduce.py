@@ -139,6 +139,18 @@ def test_reproduction_from_data_to_page(runs):
     assert "BayesianShapley on DASP (more than 300 evaluations)" in html
 
 
+def test_the_page_is_readable_in_a_browser(runs, look, flaws):
+    page = look(runs.page.absolute())
+    for summary in page.locator("summary").all():
+        summary.click()
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert flaws(page) == {}
+    assert page.locator("img").count() == page.locator("img[alt]").count() == 6
+
+
 def test_the_page_grows_with_every_experiment(runs):
     assert "Still to come: The second one." in runs.page_after_first
     assert runs.page_after_first.count('<h2 id="') == 1
