@@ -503,3 +503,16 @@ def test_matplotlib_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"dasp.plots needs matplotlib: pip install 'torch-dasp\[plots\]'"):
         importlib.import_module("dasp.plots")
+
+
+def test_a_swarm_of_many_others_does_not_squeeze_the_named():
+    values = random(60, 200)
+    axes = plots.beeswarm(values, most=6)
+    order = np.argsort(-np.abs(values).mean(0))
+    edge = 1.3 * np.abs(values[:, order[:5]]).max()
+    assert axes.get_xlim() == pytest.approx((-edge, edge))
+    others = values[:, order[5:]].sum(1)
+    told = {text.get_text() for text in axes.texts}
+    assert {f"« {(others < -edge).sum()}", f"{(others > edge).sum()} »"} <= told
+    alone = plots.beeswarm(values[:, :5])
+    assert not {text.get_text()[:1] for text in alone.texts} & {"«", "»"}

@@ -200,10 +200,26 @@ def beeswarm(
     _lines(axes, labels[::-1])
     axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     axes.margins(x=0.05)
+    if len(others):
+        _cut_swarm(axes, found.values[:, shown], found.values[:, others].sum(1))
     if coloured:
         _data_bar(axes)
     labelled(axes, title=title, below=f"value of {found.output}" if found.output else "value", note=_swarm_note(found))
     return axes
+
+
+def _cut_swarm(axes: Any, named: np.ndarray, others: np.ndarray) -> None:
+    """End the axis where named features do, if all others together reach several times as far, and say how many of
+    their dots are beyond it."""
+    edge = 1.3 * float(np.abs(named).max())
+    if not edge or np.abs(others).max() <= _CUT / 2 * edge:
+        return
+    axes.set_xlim(-edge, edge)
+    for sign, place in ((-1, "left"), (1, "right")):
+        beyond = int((sign * others > edge).sum())
+        if beyond:
+            text = f"{beyond} »" if sign > 0 else f"« {beyond}"
+            axes.annotate(text, (sign * edge, 0), ha=place, va="bottom", fontsize=SMALL, fontweight="bold", zorder=5)
 
 
 def _swarm(axes: Any, place: float, values: np.ndarray, half: np.ndarray | None, colours: np.ndarray | None) -> None:
