@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -63,3 +66,39 @@ def test_text_is_read_on_its_background():
     assert min(contrast("black", shade(x)) for x in np.linspace(-1, 1, 201)) >= 4.5
     scale = colormaps[DIVERGING](np.linspace(0, 1, 256))[:, :3]
     assert min(contrast(readable(colour), colour) for colour in scale) >= 4.5
+
+
+def colours_of_pages():
+    """The colours of pages by name: on a light page, on a dark one, and on paper."""
+    style = (files("dasp.report") / "templates" / "style.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    return [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
+
+
+@kinds
+def test_signs_on_pages_are_told_apart(kind):
+    pages = colours_of_pages()
+    assert len(pages) == 3
+    for own in pages:
+        for one, other in itertools.combinations(("up", "down", "page", "whisker"), 2):
+            assert distance(own[one], own[other], kind) > TOLD_APART, (one, other)
+
+
+def test_text_on_pages_is_read():
+    for own in colours_of_pages():
+        for text, behind in itertools.product(("text", "quiet", "link"), ("page", "card", "chosen")):
+            assert contrast(own[text], own[behind]) >= 4.5, (text, behind)
+        assert min(contrast(own["text"], own[behind]) for behind in ("warning", "good")) >= 4.5
+        assert (
+            min(contrast(own[bar], own[behind]) for bar in ("up", "down", "neutral") for behind in ("page", "card"))
+            >= 3
+        )
+
+
+@kinds
+def test_dots_on_pages_go_from_dark_to_light(kind):
+    script = (files("dasp.report") / "templates" / "report.js").read_text()
+    for scheme in ("light", "dark"):
+        (listed,) = re.findall(rf"^  {scheme}: (\[\[.*\]\]),$", script, re.MULTILINE)
+        lightness = [seen(np.array(colour) / 255, kind)[0] for colour in ast.literal_eval(listed)]
+        assert min(np.diff(lightness)) > 3

@@ -290,7 +290,7 @@ body.addEventListener("keydown", (event) => {
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const SCALES = {  // cividis from low to high, as far as it can be seen on the page
   light: [[0, 32, 76], [65, 77, 107], [124, 123, 120], [170, 148, 80], [214, 168, 0]],
-  dark: [[74, 116, 214], [118, 137, 190], [152, 150, 142], [203, 188, 110], [255, 233, 69]],
+  dark: [[74, 116, 214], [118, 137, 190], [158, 156, 148], [203, 188, 110], [255, 233, 69]],
 };
 
 const ranked = (rank) => mixed(SCALES[dark.matches && !printing ? "dark" : "light"], rank / 100);
