@@ -64,9 +64,10 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without the warnings, log lines and graphs that torch writes about its own work: what matters is raised."""
-    loggers = logging.root.manager.loggerDict.items()  # of which few have a level of their own, and to set one is slow
-    names = ["torch", *(name for name, logger in loggers if name.startswith("torch.") and getattr(logger, "level", 0))]
-    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    known = logging.root.manager.loggerDict
+    torchs = [logging.getLogger("torch"), *(logger for name, logger in known.items() if name.startswith("torch."))]
+    set_ones = [one for one in torchs if isinstance(one, logging.Logger) and (one.level or one.name == "torch")]
+    levels = {logger: logger.level for logger in set_ones}  # few have a level of their own, and to set one is slow
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         for logger in levels:
