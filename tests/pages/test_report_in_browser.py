@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pandas as pd
 import pytest
@@ -75,6 +74,31 @@ def test_a_row_is_chosen_by_mouse_and_by_keyboard(here, look):
     assert page.url.endswith("#row=patient-014")
     again = look(write_page("table"), at="#row=patient-030")
     assert chosen(again) == "patient-030"
+
+
+@pytest.mark.parametrize("at", ["#row=100%", "#row=%E0%A4%A", "#row=nobody", "#other"])
+def test_an_address_that_names_no_row_shows_the_first(here, look, at):
+    page = look(write_page("table"), at=at)
+    assert chosen(page) == "patient-000"
+    page.evaluate("location.hash = 'row=patient-020'")
+    page.wait_for_function("document.querySelector('#card h3').innerText === 'Row patient-020'")
+
+
+def test_a_text_may_be_long_or_empty(here, look):
+    page = look(write_page("text"))
+    assert page.evaluate("largest(Array(500000).fill(2))") == 2  # of which Math.max has no room on the stack
+    page.evaluate("() => { Object.assign(data.rows[1], { pieces: [], values: [], parts: [] }); choose(1); }")
+    assert "missing" not in page.locator("#card").inner_text()
+
+
+def test_paging_keeps_the_keyboard_where_it_is(here, look):
+    page = look(write_page("table"))
+    page.get_by_label("Rows at once").select_option("25")
+    page.get_by_role("button", name="Next page").focus()
+    for _ in range(3):  # there are two pages
+        page.keyboard.press("Enter")
+    assert page.locator("#where").inner_text() == "26 to 40 of 40"
+    assert page.evaluate("document.activeElement.id") == "on"
 
 
 def test_all_is_reached_by_tab(here, look):
@@ -149,7 +173,6 @@ def test_no_error_bars_are_said_not_to_be_known(here, look):
 
 def test_ten_thousand_rows_stay_quick(here, look):
     file = write_page("large")
-    start = time.process_time()
     page = look(file)
     page.wait_for_selector("#card h3")
     assert page.locator("#where").inner_text() == "1 to 10 of 10,000"
@@ -160,7 +183,6 @@ def test_ten_thousand_rows_stay_quick(here, look):
         return performance.now() - start; }"""
     )
     assert took < 1000  # milliseconds, on a busy machine; it is some dozen
-    assert time.process_time() - start < 5
     assert all("77" in one for one in ids(page))
 
 

@@ -28,9 +28,12 @@ class Refined:
     @staticmethod
     def cat(parts: list[Refined]) -> Refined:
         """The rows of all parts."""
-        means, deviations = ([getattr(part, name) for part in parts] for name in ("mean", "deviation"))
-        missed, evaluations = ([getattr(part, name) for part in parts] for name in ("missed", "evaluations"))
-        return Refined(torch.cat(means, 1), torch.cat(deviations, 1), torch.cat(missed), torch.cat(evaluations))
+        return Refined(
+            torch.cat([part.mean for part in parts], 1),
+            torch.cat([part.deviation for part in parts], 1),
+            torch.cat([part.missed for part in parts]),
+            torch.cat([part.evaluations for part in parts]),
+        )
 
 
 def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:

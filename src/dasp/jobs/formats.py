@@ -34,7 +34,7 @@ class Stored:
     notes: dict[str, Any]  # what is to be said of all rows
     about: dict[str, str]  # what the columns do not say, like the shape of a row
     schema: pa.Schema
-    batches: Callable[[], Iterator[pa.RecordBatch]]  # its rows, as often as they are wanted
+    batches: Callable[[list[str]], Iterator[pa.RecordBatch]]  # some columns of its rows, as often as they are wanted
 
 
 class Format(Protocol):
@@ -83,9 +83,9 @@ class Parquet:
             about = _decoded(stored.metadata.metadata)
             schema = stored.schema_arrow
 
-        def batches() -> Iterator[pa.RecordBatch]:
+        def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
             with pq.ParquetFile(output, page_checksum_verification=True) as again:
-                yield from again.iter_batches(_BATCH)
+                yield from again.iter_batches(_BATCH, columns=columns)
 
         notes = json.loads(about.pop(_NOTES.decode(), "{}"))
         return Stored(self.job(output), notes, about, schema.remove_metadata(), batches)
@@ -127,24 +127,26 @@ class CSV:
     def read(self, output: Path) -> Stored:
         """Rows in batches, and what is in the file beside them."""
         told = self._told(output)
-        kinds = pv.ConvertOptions(column_types={"id": pa.string(), "method": pa.string()})
+        if told and not self.is_complete(output):
+            raise ValueError("has changed since it was written")
+        schema = pa.schema({name: pa.type_for_alias(kind) for name, kind in told.get("columns", {}).items()})
+        lines = pv.ParseOptions(newlines_in_values=True)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            with pv.open_csv(output, convert_options=kinds) as stream:
+        def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
+            kinds = pv.ConvertOptions(column_types=schema, include_columns=columns, strings_can_be_null=False)
+            with pv.open_csv(output, convert_options=kinds, parse_options=lines) as stream:
                 yield from stream
 
-        with pv.open_csv(output, convert_options=kinds) as stream:
-            schema = stream.schema
         return Stored(told.get("dasp", {}), told.get("notes", {}), told.get("about", {}), schema, batches)
 
     def write(self, tables: Iterator[pa.Table], stream: BinaryIO, job: Job, told: Told) -> bytes:
         """Write a line for each row, below the names of the columns."""
         hashing = _Hashing(stream)
         writer: Any = None
-        count, own = 0, dict[str, str]()
+        count, own, kinds = 0, dict[str, str](), dict[str, str]()
         for noted in _grouped(tables):
-            own = own or _decoded(noted.schema.metadata)
             table = _plain(noted)
+            own, kinds = own or _decoded(noted.schema.metadata), {field.name: str(field.type) for field in table.schema}
             writer = writer or pv.CSVWriter(
                 hashing, table.schema, write_options=pv.WriteOptions(quoting_style="needed")
             )
@@ -152,7 +154,8 @@ class CSV:
             count += len(table)
         if writer is not None:
             writer.close()
-        about = {"dasp": job, "rows": count, "sha256": hashing.digest.hexdigest(), "notes": told(), "about": own}
+        about = {"dasp": job, "rows": count, "sha256": hashing.digest.hexdigest(), "notes": told()}
+        about |= {"about": own, "columns": kinds}
         return json.dumps(about, indent=1).encode() + b"\n"
 
     def _told(self, output: Path) -> dict[str, Any]:

@@ -21,7 +21,10 @@ from dasp.jobs.reading.source import Source
 
 __all__ = ["RESERVED", "absent", "check_names", "described", "groups"]
 
-RESERVED = ("id", "target", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values", "sd")
+RESERVED = (
+    "id", "target", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values", "sd", "pieces",
+    "players", "data",
+)  # fmt: skip
 _FEW = 64  # entries that are told one by one
 _HINTS = {
     "id": "give --id id if it names the rows, --drop id if it is no input, or choose another",
@@ -52,10 +55,10 @@ def groups(
     return mask, names
 
 
-def check_names(names: tuple[str, ...] | None, *, with_data: bool) -> None:
+def check_names(names: tuple[str, ...] | None) -> None:
     """Refuse players whose columns would be taken for others of the output."""
     for name in names or ():
-        if name in RESERVED or name.startswith("sd:") or (with_data and name.startswith("data:")):
+        if name in RESERVED or name.startswith(("sd:", "data:")):
             raise BadInput(f"{name!r} is the name of a column of the output: {_HINTS.get(name, 'choose another')}")
 
 

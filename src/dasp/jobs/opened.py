@@ -74,7 +74,7 @@ def _opened(options: Options, source: Source, target: int | str | None, label: s
         return Opened(options, source, target, label, None, None)
     mask, names = groups.groups(options.groups, source.names, source.shape, options.limit)
     if options.players is None:
-        groups.check_names(names, with_data=options.with_data)
+        groups.check_names(names)
     return Opened(options, source, target, label, mask, names)
 
 

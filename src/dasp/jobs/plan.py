@@ -139,7 +139,7 @@ def _players(opened: Opened) -> tuple[Any, tuple[str, ...] | None, str | None]:
         mask, names = _by_rule(text, opened.source)
     except (BadInput, ImportError) as error:
         raise BadInput(f"--players is {text}: {line_of(error)}") from error
-    groups.check_names(names, with_data=opened.options.with_data)
+    groups.check_names(names)
     return (mask, names, None) if mask is not None else (None, None, text)
 
 

@@ -16,7 +16,7 @@ from dasp.plots.labels import fitted_all, numbers_of
 from dasp.plots.parts import Part, faces, largest
 from dasp.plots.rows import notes
 from dasp.plots.style import BLACK, DARK, GREY, LIGHT, SMALL, TEXT, tidy
-from dasp.words import INTERVAL
+from dasp.words import interval_of
 
 __all__ = ["bar", "beeswarm"]
 
@@ -40,10 +40,10 @@ def bar(
 ) -> Any:
     """Draw the mean |value| of every feature over all rows, with intervals of 95 %; for one row, its values.
 
-    There are two reasons for an interval. The thin bar holds both: with other rows the mean would be another
-    (s/√n for the spread s over n rows), and every value has an error of its own (√Σσ²/n for the standard deviations σ,
-    taken as independent). The thick bar inside it has the second one alone. Errors make |value| larger on average: a
-    mean that is not much larger than its thick bar may be nothing but error.
+    There are two reasons for an interval. The thin bar holds both: with other rows the mean would be another (s/√n for
+    the spread s over n rows, times Student's quantile), and every value has an error of its own (√Σσ²/n for standard
+    deviations σ, taken as independent). The thick bar inside it has the second one alone. Errors make |value| larger
+    on average: a mean that is not much larger than its thick bar may be nothing but error.
 
     Args:
         explanation: a `shap.Explanation` of a table, or attributions (rows, features).
@@ -116,7 +116,7 @@ def _halves(found: Given, signed: np.ndarray, group: list[int]) -> tuple[float |
     inner = None if found.half is None else float(np.sqrt(np.square(found.half[:, group]).sum())) / rows
     if rows == 1:
         return inner, inner
-    outer = INTERVAL * float(signed[:, group].sum(1).std(ddof=1)) / np.sqrt(rows)
+    outer = interval_of(rows) * float(signed[:, group].sum(1).std(ddof=1)) / np.sqrt(rows)
     return inner, float(np.hypot(outer, inner or 0.0))
 
 

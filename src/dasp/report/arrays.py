@@ -15,7 +15,8 @@ from dasp.words import INTERVAL
 
 __all__ = ["Images", "Series"]
 
-_LETTERS = "ACGT"
+_LETTERS = "ACGT"  # of four channels, in this order
+_MOST_PLACES = 0.9  # have a letter in a sequence; the others are unknown
 
 
 class Images:
@@ -61,22 +62,23 @@ class Series:
         self.shape = (1, *shape) if len(shape) == 1 else shape
         mask = np.arange(np.prod(shape)) if contents.mask is None else contents.mask
         self.mask = mask.reshape(self.shape)
-        self.along = 1 if self.shape[1] >= self.shape[0] else 0  # the axis of time
+        across = (self.mask == self.mask[:, :1]).all() and self.shape[1] > 1  # windows along the first axis
+        self.along = 0 if across else 1  # the axis of time: rows are (channels, steps), unless windows say otherwise
         places = [np.nonzero(self.mask == player) for player in range(int(self.mask.max()) + 1)]
         self.spans = [(int(p[self.along].min()), int(p[self.along].max())) for p in places]
         self.channels = [sorted(set(p[1 - self.along].tolist())) for p in places]
 
-    def letters(self, data: Any) -> str | None:
-        """The letters of the first row, if rows have one of four at every place, and places are players."""
-        four = self.shape[1 - self.along] == len(_LETTERS)
+    def may_be_letters(self) -> bool:
+        """Whether there are four channels, and places are players."""
         alone = all(first == last for first, last in self.spans)
-        if data is None or not four or not alone or len(self.spans) != self.shape[self.along]:
-            return None
-        for row in data:
-            lines = self.lines(row)
-            if not (np.isin(lines, (0, 1)).all() and (lines.sum(0) <= 1).all()):
-                return None
-        return self.spelled(data[0])
+        return self.shape[1 - self.along] == len(_LETTERS) and alone and len(self.spans) == self.shape[self.along]
+
+    def are_letters(self, data: Any) -> bool:
+        """Whether rows have one of four at most places, and no more than one at any."""
+        if data is None:
+            return False
+        every = np.concatenate([self.lines(row) for row in data], 1)
+        return bool(np.isin(every, (0, 1)).all() and (every.sum(0) <= 1).all() and every.sum(0).mean() > _MOST_PLACES)
 
     def lines(self, row: Any) -> NDArray[Any]:
         """A row as (channels, steps)."""

@@ -29,7 +29,7 @@ class Rows:
     """Some rows of an output, in its order. Values are (rows, players); of texts, and of rows with players of their
     own, an array for each row."""
 
-    ids: list[str]
+    ids: list[Any]
     target: NDArray[Any]
     prediction: NDArray[Any]
     base: NDArray[Any]
@@ -50,6 +50,8 @@ class Rows:
         """The largest standard deviation of each row; NaN if there is none."""
         if self.std is None:
             return np.full(len(self), np.nan)
+        if isinstance(self.std, np.ndarray):
+            return self.std.max(1, initial=0.0)
         return np.array([np.max(one, initial=0.0) for one in self.std])
 
 
@@ -85,19 +87,25 @@ class Contents:
         return [] if "values" in between else [name for name in between if not name.startswith("sd:")]
 
     @cached_property
+    def others(self) -> list[str]:
+        """The columns that are no player's."""
+        players = set(self.names)
+        return [name for name in self.stored.schema.names if name not in players]
+
+    @cached_property
     def inputs(self) -> list[str]:
         """The columns of inputs, if they were written."""
-        return [name.removeprefix("data:") for name in self.stored.schema.names if name.startswith("data:")]
+        return [name.removeprefix("data:") for name in self.others if name.startswith("data:")]
 
     @cached_property
     def is_text(self) -> bool:
         """Whether rows are texts."""
-        return "pieces" in self.stored.schema.names
+        return "pieces" in self.others
 
     @cached_property
     def has_errors(self) -> bool:
         """Whether standard deviations are known."""
-        return any(name == "sd" or name.startswith("sd:") for name in self.stored.schema.names)
+        return any(name == "sd" or name.startswith("sd:") for name in self.others)
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
@@ -120,12 +128,13 @@ class Contents:
     @cached_property
     def own_players(self) -> bool:
         """Whether each row has players of its own."""
-        return self.is_text or "players" in self.stored.schema.names
+        return self.is_text or "players" in self.others
 
-    def rows(self) -> Iterator[Rows]:
-        """All rows, some at a time."""
+    def rows(self, *, data: bool = True) -> Iterator[Rows]:
+        """All rows, some at a time, with what was explained or without."""
+        left = [name for name in self.others if name == "data" or name.startswith("data:")] if not data else []
         try:
-            for batch in self.stored.batches():
+            for batch in self.stored.batches([name for name in self.stored.schema.names if name not in left]):
                 if batch.num_rows:
                     yield self._rows(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:
@@ -135,7 +144,7 @@ class Contents:
         def numbers(name: str) -> NDArray[Any]:
             return floats(table[name])
 
-        known = set(table.column_names)
+        known = set(table.column_names) - set(self.names)  # an older output may have a player by any name
         if self.names:
             values: Any = np.stack([numbers(name) for name in self.names], 1)
             std: Any = np.stack([numbers(f"sd:{name}") for name in self.names], 1) if self.has_errors else None
@@ -149,13 +158,12 @@ class Contents:
                 for part in (values, std)
             )
         data: Any = None
-        if self.inputs:
+        if self.inputs and f"data:{self.inputs[0]}" in known:
             data = np.stack([np.array(table[f"data:{name}"].to_pylist(), dtype=object) for name in self.inputs], 1)
         elif "data" in known:
             data = _lists(table["data"])
-        extra = known - set(self.names)  # an older output may have a player by such a name
         return Rows(
-            ids=[plain(one) for one in table["id"].to_pylist()],
+            ids=table["id"].to_pylist(),
             target=numbers("target").astype(int),
             prediction=numbers("prediction"),
             base=numbers("base_value"),
@@ -163,8 +171,8 @@ class Contents:
             std=std,
             gap=numbers("gap"),
             method=table["method"].to_pylist(),
-            evaluations=numbers("evaluations").astype(int) if "evaluations" in extra else None,
-            missed=np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in extra else None,
+            evaluations=numbers("evaluations").astype(int) if "evaluations" in known else None,
+            missed=np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in known else None,
             data=data,
             pieces=table["pieces"].to_pylist() if self.is_text else None,
             masks=masks,

@@ -16,12 +16,13 @@ from dasp.report.importance import Known
 from dasp.report.page import rounded
 from dasp.report.swarms import Swarms
 from dasp.report.waterfalls import Row, Table, parts
-from dasp.words import INTERVAL
+from dasp.words import INTERVAL, plain
 
 __all__ = ["MOST_ROWS", "Details", "details_of"]
 
 MOST_ROWS = 10_000
 _MOST_BYTES = 7_000_000  # of all rows together; the page stays below 10 MB
+_EXACTLY = 9  # digits of what is written out, and not only drawn
 _TRIED = 8  # rows by which the size of all is estimated
 
 
@@ -74,8 +75,9 @@ def _fitting(rows: list[Row], order: NDArray[Any]) -> list[int]:
 def _common(some: Rows, i: int) -> Row:
     """What every row has."""
     found: Row = {
-        "id": some.ids[i], "target": int(some.target[i]), "prediction": rounded(some.prediction[i]),
-        "base": rounded(some.base[i]), "gap": rounded(some.gap[i]),
+        "id": plain(some.ids[i]), "target": int(some.target[i]), "prediction": rounded(some.prediction[i], _EXACTLY),
+        "base": rounded(some.base[i], _EXACTLY), "gap": rounded(some.gap[i]),
+        "total": rounded(some.prediction[i] + some.gap[i], _EXACTLY),  # what base and values add up to
     }  # fmt: skip
     if some.std is not None:
         found["error"] = rounded(INTERVAL * np.max(some.std[i], initial=0.0))
@@ -92,11 +94,10 @@ def _kind(contents: Contents) -> tuple[str, Callable[[Rows, int], Row]]:
         return "text", _text
     if contents.image is not None:
         return "image", Images(contents)
-    first = next(contents.rows())
     shape = contents.shape
     if shape is not None and len(shape) <= 2 and (contents.mask is not None or len(shape) == 2):
         own = Series(contents)
-        if own.letters(first.data) is not None:
+        if own.may_be_letters() and all(own.are_letters(some.data) for some in contents.rows()):
             return "sequence", own.sequence
         return "series", own.series
     return "table", Table(contents)

@@ -45,15 +45,19 @@ def verdict(contents: Contents, known: Known) -> Verdict:
             "an error bar; dasp.audit measures how far values are off.",
             good=False,
         )
-    if not np.nanmax(known.deviation, initial=0.0):
-        return Verdict("These Shapley values are exact: all coalitions of players were evaluated.", good=True)
+    unknown = int((~np.isfinite(known.deviation)).sum())
+    if not unknown and not known.deviation.any():
+        how = "all coalitions of players were evaluated" if known.methods == ["Exact"] else "their error bars are 0"
+        return Verdict(f"These Shapley values are exact: {how}.", good=True)
     half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
     text = (
         f"These values are estimates. The true Shapley value lies within ±{number(half, digits=2)} of a value, in the "
         f"median over rows, with a probability of 95 %: that is {number(100 * share, digits=2)} % of the typical size "
         "of a value."
     )
-    return Verdict(text, good=share <= _GOOD)
+    if unknown:
+        text += f" The errors of {unknown:,} of {known.rows:,} rows are not known."
+    return Verdict(text, good=share <= _GOOD and not unknown)
 
 
 def _share(known: Known) -> float:
@@ -139,7 +143,7 @@ def _absent(job: dict[str, Any]) -> str:
 def _errors(known: Known) -> tuple[str, str]:
     halves = INTERVAL * known.deviation
     most = float(np.nanmax(halves, initial=0.0))
-    if not most:
+    if not np.nan_to_num(halves, nan=1.0).any():
         return "0", "the values are exact"
     return f"±{number(float(np.nanmedian(halves)), digits=2)}", f"in the median; ±{number(most, digits=2)} at most"
 

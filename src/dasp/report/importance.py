@@ -1,13 +1,14 @@
 """Which players matter over all rows, and what is known of every row: one pass over an output.
 
-    importance of a player = mean |value| over n rows,   ± 1.96 √(s²/n + Σσ²/n²)
+    importance of a player = mean |value| over n rows,   ± √( t² s²/n + 1.96² Σσ²/n² )
 
-with the spread s of |value| over the rows (other rows of the same kind would have another mean) and the standard
-deviations σ of the values themselves. The second term alone is the inner interval.
+with the spread s of |value| over the rows (other rows of the same kind would have another mean), Student's quantile t,
+and the standard deviations σ of the values themselves. The second term alone is the inner interval.
 """
 
 from __future__ import annotations
 
+import math
 import string
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.report.contents import Contents, Rows
-from dasp.words import INTERVAL, plain
+from dasp.words import INTERVAL, interval_of, plain
 
 __all__ = ["Known", "Player", "known_of"]
 
@@ -32,13 +33,12 @@ class Player:
     mean: float  # of |value|
     half: float  # of the interval of 95 %
     inner: float | None  # of the one from errors alone; None if these are not known
-    signed: float  # mean value
     number: int  # of rows
 
     @property
     def uncertain(self) -> bool:
-        """Whether nothing but errors may be in it."""
-        return self.inner is not None and self.mean <= self.half
+        """Whether the interval holds 0."""
+        return self.number > 1 and self.mean <= self.half
 
 
 @dataclass
@@ -47,7 +47,6 @@ class _Sums:
 
     number: Any = 0
     sizes: Any = 0.0  # Σ|v|
-    values: Any = 0.0
     squares: Any = 0.0
     variances: Any = 0.0  # Σσ²
 
@@ -57,18 +56,22 @@ class _Sums:
         there = np.where(finite, values, 0.0)
         self.number = self.number + finite.sum(0)
         self.sizes = self.sizes + np.abs(there).sum(0)
-        self.values = self.values + there.sum(0)
         self.squares = self.squares + np.square(there).sum(0)
         if std is not None:
             self.variances = self.variances + np.square(np.where(finite & np.isfinite(std), std, 0.0)).sum(0)
 
-    def moments(self) -> tuple[Any, Any, Any, Any]:
-        """Means of |v| and of v, and the halves of both intervals."""
-        number = np.maximum(self.number, 1)
-        mean = self.sizes / number
-        spread = np.maximum(self.squares / number - mean**2, 0.0) * number / np.maximum(number - 1, 1)
-        inner = INTERVAL * np.sqrt(self.variances) / number
-        return mean, self.values / number, np.hypot(INTERVAL * np.sqrt(spread / number), inner), inner
+    def players(self, names: list[str], *, errors: bool) -> list[Player]:
+        """Means of |v| with the halves of both intervals; NaN where there is no value."""
+        columns = np.broadcast_arrays(self.number, self.sizes, self.squares, self.variances)
+        found = []
+        for name, (number, sizes, squares, variances) in zip(names, np.reshape(columns, (4, -1)).T, strict=True):
+            n = int(number)
+            mean = sizes / n if n else math.nan
+            inner = INTERVAL * math.sqrt(variances) / n if n else math.nan
+            spread = max(squares / n - mean**2, 0.0) / (n - 1) if n > 1 else 0.0  # of the mean
+            half = math.hypot(interval_of(n) * math.sqrt(spread) if spread else 0.0, inner)
+            found.append(Player(name, float(mean), half, inner if errors else None, n))
+        return found
 
 
 @dataclass
@@ -91,7 +94,12 @@ class Known:
     @property
     def largest(self) -> list[Player]:
         """The players, from the most to the least important."""
-        return sorted(self.players, key=lambda player: -player.mean)
+        return [self.players[place] for place in self.order]
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the players, from the most to the least important; those without a value come last."""
+        return np.argsort([-player.mean for player in self.players], kind="stable").tolist()  # NaN is last
 
 
 def known_of(contents: Contents) -> Known:
@@ -100,7 +108,7 @@ def known_of(contents: Contents) -> Known:
     parts: dict[str, list[Any]] = {}
     targets, methods = set[int](), set[str]()
     rows = 0
-    for some in contents.rows():
+    for some in contents.rows(data=False):
         rows += len(some)
         targets |= set(some.target.tolist())
         methods |= set(some.method)
@@ -112,9 +120,14 @@ def known_of(contents: Contents) -> Known:
             sums.add(some.values, some.std)
     arrays = {name: np.concatenate(several) for name, several in parts.items()}
     if contents.is_text:
-        players = sorted(_worded(words, errors=contents.has_errors), key=lambda player: -player.mean)
+        often = {word: own for word, own in words.items() if int(np.sum(own.number)) > 1}
+        several = [own.players([word], errors=contents.has_errors)[0] for word, own in often.items()]
+        players = sorted(several, key=lambda player: -player.mean)
+    elif not contents.own_players:
+        names = [plain(name) for name in contents.names] or [f"input {i}" for i in range(len(sums.sizes))]
+        players = sums.players(names, errors=contents.has_errors)
     else:
-        players = [] if contents.own_players else _named(sums, contents)
+        players = []
     return Known(rows=rows, players=players, targets=sorted(targets), methods=sorted(methods), **arrays)
 
 
@@ -122,8 +135,8 @@ def _of_rows(some: Rows) -> dict[str, NDArray[Any]]:
     none = np.full(len(some), np.nan)
     found = {
         "deviation": some.largest_std(),
-        "typical": none if some.std is None else np.array([_root_mean_square(one) for one in some.std]),
-        "size": np.array([_root_mean_square(one) for one in some.values]),
+        "typical": none if some.std is None else _root_mean_squares(some.std),
+        "size": _root_mean_squares(some.values),
         "gap": some.gap,
         "change": some.prediction - some.base,
         "counts": np.array([len(one) for one in some.values]),
@@ -135,8 +148,11 @@ def _of_rows(some: Rows) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _root_mean_square(numbers: NDArray[Any]) -> float:
-    return float(np.sqrt(np.mean(np.square(numbers)))) if len(numbers) else 0.0
+def _root_mean_squares(rows: Any) -> NDArray[Any]:
+    """Of each row."""
+    if isinstance(rows, np.ndarray):
+        return np.sqrt(np.square(rows).mean(1))
+    return np.array([np.sqrt(np.square(one).mean()) if len(one) else 0.0 for one in rows])
 
 
 def _add_words(words: dict[str, _Sums], some: Rows) -> None:
@@ -148,22 +164,3 @@ def _add_words(words: dict[str, _Sums], some: Rows) -> None:
             if 0 < len(word) <= _LONGEST:
                 std = None if some.std is None else np.array([some.std[i][j]])
                 words.setdefault(word, _Sums()).add(np.array([some.values[i][j]]), std)
-
-
-def _worded(words: dict[str, _Sums], *, errors: bool) -> list[Player]:
-    """Words that occur twice or more."""
-    return [_player(word, sums, errors=errors) for word, sums in words.items() if int(np.sum(sums.number)) > 1]
-
-
-def _player(name: str, sums: _Sums, *, errors: bool) -> Player:
-    mean, signed, half, inner = (float(part) for part in sums.moments())
-    return Player(name, mean, half, inner if errors else None, signed, int(sums.number))
-
-
-def _named(sums: _Sums, contents: Contents) -> list[Player]:
-    means, signed, halves, inners = sums.moments()
-    names = [plain(name) for name in contents.names] or [f"input {i}" for i in range(len(means))]
-    return [
-        Player(name, float(mean), float(half), float(inner) if contents.has_errors else None, float(lean), int(number))
-        for name, mean, half, inner, lean, number in zip(names, means, halves, inners, signed, sums.number, strict=True)
-    ]

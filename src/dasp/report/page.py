@@ -44,13 +44,13 @@ def _ours(name: str) -> Markup:
     return Markup((files("dasp.report") / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
-def rounded(value: float) -> float | None:
-    """A number with few digits, which is enough to draw it; None for what is not finite.
+def rounded(value: float, digits: int = _DIGITS) -> float | None:
+    """A number with few digits, which are enough to draw it; None for what is not finite.
 
     >>> rounded(1234.5678), rounded(float("nan"))
     (1234.6, None)
     """
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def _policy(script: str) -> str:

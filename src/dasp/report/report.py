@@ -43,7 +43,9 @@ def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
 
 def _page(contents: Contents, known: Known, details: Details) -> str:
     bars = [] if _has_places(details.kind) else known.largest
-    scale = max((player.mean + player.half for player in bars), default=0.0) or 1.0
+    there = [player for player in bars if player.number]
+    longest = max((player.mean for player in there), default=0.0)
+    scale = min(2 * longest, max((player.mean + player.half for player in there), default=0.0)) or 1.0
     estimated = bool(np.nan_to_num(known.deviation).any())
     return render(
         "report.html",

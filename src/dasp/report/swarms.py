@@ -22,7 +22,7 @@ class Swarms:
     """A line of dots for each of the most important players, from some of the rows of the page."""
 
     def __init__(self, contents: Contents, known: Known, rows: int) -> None:
-        self.players = sorted(range(len(known.players)), key=lambda i: -known.players[i].mean)[:_PLAYERS]
+        self.players = known.order[:_PLAYERS]
         self.names = [known.players[player].name for player in self.players]
         self.grouped = contents.mask is not None
         self.places = np.unique(np.linspace(0, rows - 1, min(rows, _ROWS)).round().astype(int)).tolist()
@@ -53,7 +53,10 @@ class Swarms:
 
 
 def _said(name: str, values: NDArray[Any]) -> str:
-    low, middle, high = np.nanpercentile(values, (0, 50, 100))
+    there = values[np.isfinite(values)]
+    if not len(there):
+        return f"Values of {name}: none of them is finite."
+    low, middle, high = np.percentile(there, (0, 50, 100))
     return f"Values of {name}: from {number(low)} to {number(high)}, {number(middle)} in the middle."
 
 

@@ -46,6 +46,9 @@ function within(value, half) {
 // A long name may go on in the next line behind one of these.
 const breakable = (name) => name.split(/(?<=[_./:-])/).flatMap((part) => [document.createElement("wbr"), part]).slice(1);
 
+// The largest of many, or 0. (Math.max takes no more arguments than there is room for.)
+const largest = (numbers) => numbers.reduce((most, one) => Math.max(most, one), 0);
+
 const unsure = (value, half) => half > 0 && Math.abs(value) <= half;
 const percent = (fraction) => `${(100 * fraction).toFixed(2)}%`;
 
@@ -66,9 +69,12 @@ function label(part) {
 }
 
 function waterfall(row) {
+  if (row.total === null || row.base === null || row.parts.some((part) => part[1] === null)) {
+    return element("p", { class: "warning" }, "Some values of this row are not finite, so that they cannot be drawn.");
+  }
   const parts = row.parts.map((part) => ({ name: label(part), value: part[1], half: part[2], data: part[3] }));
   if (row.others) parts.push({ name: `${row.others[0].toLocaleString("en")} others`, value: row.others[1], half: row.others[2], data: "" });
-  let end = row.base + parts.reduce((sum, part) => sum + part.value, 0);
+  let end = row.total;
   const total = end, reach = [row.base, total];
   for (const part of parts) {  // the largest on top, where the bars end
     part.end = end;
@@ -91,12 +97,13 @@ function waterfall(row) {
     return line(part.name, part.data, track, within(part.value, part.half || null), "");
   });
   const ends = (name, x) => line(name, "", element("div", { class: "track" }, ...marks()), number(x, { digits: 4 }), "ends");
-  const known = row.parts.some((part) => part[2] !== null);
-  const exact = known && row.parts.every((part) => !part[2]);
+  const known = row.parts.some((part) => part[2] !== null), exact = row.parts.every((part) => part[2] === 0);
   return element("div", {},
     element("table", { class: "bars", "aria-label": "What every player adds, from the base value to the output" },
       element("tbody", {}, ends("base + values", total), ...lines, ends("base value", row.base))),
-    element("p", { class: "note" }, exact ? "The values are exact." : known ? INTERVAL_NOTE : "No error bars: this method does not know its errors."));
+    element("p", { class: "note" }, 
+      exact ? "The values are exact." : !known ? "No error bars: this method does not know its errors." : INTERVAL_NOTE,
+      !exact && known && row.others ? " That of all others together is as if their errors were independent." : null));
 }
 
 // Pictures of one row, by what rows are.
@@ -113,7 +120,7 @@ const PICTURES = {
   },
 
   text(row) {
-    const limit = Math.max(...row.values.map(Math.abs)) || 1;
+    const limit = largest(row.values.map(Math.abs)) || 1;
     const spaced = row.pieces.some((piece) => piece !== piece.trim());
     const told = element("p", { class: "told", dir: "auto" });
     row.pieces.forEach((piece, i) => {
@@ -128,7 +135,7 @@ const PICTURES = {
 
   sequence(row) {
     const step = 16, height = 150;
-    const ends = (sign) => Math.max(0, ...row.values.map((value, i) => sign * value + (row.halves ? row.halves[i] : 0)));
+    const ends = (sign) => largest(row.values.map((value, i) => sign * value + (row.halves ? row.halves[i] : 0)));
     const reach = ends(1) + ends(-1) || 1, unit = (height - 8) / reach, middle = 4 + ends(1) * unit;
     const colours = { A: "#1c7c4a", C: "#0072b2", G: "#9a6700", T: "#b33a00", N: "#555555" };
     const width = step * row.letters.length + 10;
@@ -147,14 +154,14 @@ const PICTURES = {
       if ((i + 1) % 10 === 0) svg.append(drawn("text", { x: x + step / 2, y: height + 14, "text-anchor": "middle", "font-size": 11, fill: "#444444" }, String(i + 1)));
     });
     svg.append(drawn("line", { x1: 0, x2: width, y1: middle, y2: middle, stroke: "#888888" }));
-    return element("div", {}, element("div", { class: "drawing scroll", tabindex: 0, "aria-label": "Sequence" }, svg),
-      element("p", { class: "note" }, "A letter above the line raises the output, one below it (upside down) lowers it. Thin lines: intervals of 95 %."));
+    return element("div", {}, element("div", { class: "drawing scroll", tabindex: 0, role: "region", "aria-label": "Sequence" }, svg),
+      element("p", { class: "note" }, "Four channels are taken for A, C, G and T, in this order. A letter above the line raises the output, one below it (upside down) lowers it. Thin lines: intervals of 95 %."));
   },
 
   series(row) {
     const width = 640, band = 90, channels = row.channels;
-    const steps = Math.max(...row.windows.map((one) => one[1])) + 1;
-    const limit = Math.max(...row.windows.map((one) => Math.abs(one[3]))) || 1;
+    const steps = largest(row.windows.map((one) => one[1])) + 1;
+    const limit = largest(row.windows.map((one) => Math.abs(one[3]))) || 1;
     const height = band * channels;
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "The series over the shades of its windows." });
     const x = (step) => step / steps * width;
@@ -166,7 +173,8 @@ const PICTURES = {
       }
     }
     (row.lines || []).forEach((line, channel) => {
-      const there = line.filter((y) => y !== null), low = Math.min(...there), span = Math.max(...there) - low || 1;
+      const there = line.filter((y) => y !== null), low = there.reduce((a, b) => Math.min(a, b), Infinity);
+      const span = largest(there.map((y) => y - low)) || 1;
       const points = line.map((y, i) => y === null ? null : `${x(i + 0.5)},${band * (channel + 1) - 8 - (y - low) / span * (band - 16)}`);
       svg.append(drawn("polyline", { points: points.filter(Boolean).join(" "), fill: "none", stroke: "#000000", "stroke-width": 1.5 }));
     });
@@ -193,6 +201,7 @@ const columns = COLUMNS.filter(([name]) => data.rows[0][name] !== undefined && t
 const state = { sort: null, down: false, page: 0, chosen: null, shown: data.rows.map((_, i) => i) };
 const find = document.getElementById("find"), target = document.getElementById("target"), missed = document.getElementById("missed");
 const size = document.getElementById("size"), table = document.getElementById("table"), card = document.getElementById("card");
+const back = document.getElementById("back"), on = document.getElementById("on");
 const [head, body] = [table.tHead, table.tBodies[0]];
 const whole = data.rows.map((row) => (row.pieces ? `${row.id} ${row.pieces.join("")}` : row.id).toLowerCase());
 
@@ -231,8 +240,13 @@ function show() {
   const last = Math.min(start + own.length, state.shown.length);
   document.getElementById("where").textContent = own.length
     ? `${(start + 1).toLocaleString("en")} to ${last.toLocaleString("en")} of ${state.shown.length.toLocaleString("en")}` : "no row fits";
-  document.getElementById("back").disabled = state.page === 0;
-  document.getElementById("on").disabled = state.page >= pages() - 1;
+  back.setAttribute("aria-disabled", state.page === 0);  // and not disabled, which would lose the keyboard's place
+  on.setAttribute("aria-disabled", state.page >= pages() - 1);
+}
+
+function turn(step) {
+  state.page = Math.max(0, Math.min(pages() - 1, state.page + step));
+  show();
 }
 
 function choose(i, { focus = false, move = false } = {}) {
@@ -256,7 +270,8 @@ function choose(i, { focus = false, move = false } = {}) {
   card.scrollTop = 0;
   if (focus) body.querySelector(`[data-row="${i}"]`)?.focus();
   if (move && matchMedia("(max-width: 60rem)").matches) card.scrollIntoView({ block: "start" });
-  history.replaceState(null, "", `#row=${encodeURIComponent(row.id)}`);
+  document.getElementById("chosen").textContent = `Row ${row.id}: ${answer.join("")}`;
+  try { history.replaceState(null, "", `#row=${encodeURIComponent(row.id)}`); } catch { /* in a frame that may not */ }
 }
 
 head.append(element("tr", {}, ...columns.map(([name, title]) =>
@@ -270,8 +285,8 @@ head.addEventListener("click", (event) => {
 });
 for (const control of [find, target, missed]) control?.addEventListener("input", arrange);
 size.addEventListener("input", () => { state.page = 0; show(); });
-document.getElementById("back").addEventListener("click", () => { state.page -= 1; show(); });
-document.getElementById("on").addEventListener("click", () => { state.page += 1; show(); });
+back.addEventListener("click", () => turn(-1));
+on.addEventListener("click", () => turn(1));
 body.addEventListener("click", (event) => {
   const row = event.target.closest("tr");
   if (row) choose(Number(row.dataset.row), { focus: true, move: true });
@@ -298,7 +313,7 @@ let printing = false;
 
 const swarms = data.swarm.map((line) => ({ ...line, canvas: element("canvas", { class: "swarm", role: "img", "aria-label": line.said }), dots: [] }));
 const every = data.swarm.flatMap((line) => line.values.filter((value) => value !== null));
-const [lowest, highest] = [Math.min(0, ...every), Math.max(0, ...every)];
+const [lowest, highest] = [-largest(every.map((value) => -value)), largest(every)];
 
 function swarm(line) {
   const { canvas } = line, sharp = window.devicePixelRatio || 1;
@@ -315,7 +330,8 @@ function swarm(line) {
   pen.lineTo(x(0), height);
   pen.stroke();
   const layers = new Map(), bins = line.values.map((value) => value === null ? null : Math.round(x(value) / (1.6 * radius)));
-  const most = Math.max(1, ...bins.map((bin) => { layers.set(bin, (layers.get(bin) || 0) + 1); return layers.get(bin); }));
+  for (const bin of bins) layers.set(bin, (layers.get(bin) || 0) + 1);
+  const most = largest([1, ...layers.values()]);
   const lift = Math.min(1.6 * radius, (height / 2 - radius - 1) / Math.max(1, Math.floor(most / 2)));
   layers.clear();
   line.dots = [];
@@ -357,7 +373,7 @@ draw();
 const profile = document.getElementById("profile");
 if (profile) {
   const step = Math.max(6, Math.min(60, (profile.clientWidth - 12) / data.profile.length)), height = 140, width = step * data.profile.length + 10;
-  const most = Math.max(...data.profile.map(([mean, half]) => mean + half)) || 1;
+  const most = largest(data.profile.map(([mean, half]) => mean + half)) || 1;
   const svg = drawn("svg", { width, height: height + 18, viewBox: `0 0 ${width} ${height + 18}`, "aria-hidden": "true" });
   data.profile.forEach(([mean, half], i) => {
     const x = 5 + step * i, y = (value) => height - Math.max(0, value) / most * (height - 8);
@@ -371,7 +387,11 @@ if (profile) {
 
 // The row that the address names, or the first.
 
+function asked() {
+  const id = (location.hash.match(/^#row=(.*)$/) || [])[1] || "";
+  try { return data.rows.findIndex((row) => row.id === decodeURIComponent(id)); } catch { return -1; }
+}
+
 arrange();
-const asked = decodeURIComponent((location.hash.match(/^#row=(.*)$/) || [])[1] || "");
-const first = Math.max(0, data.rows.findIndex((row) => row.id === asked));
-if (data.rows.length) choose(first);
+choose(Math.max(0, asked()));
+addEventListener("hashchange", () => { if (asked() >= 0) choose(asked()); });
