@@ -26,8 +26,9 @@ def report() -> Path:
     text, scope = START.read_text(), {"__name__": "__main__"}
     for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         exec(compile(code, START.name, "exec"), scope)  # noqa: S102 (our own page)
-    (command,) = re.findall(r"^dasp (explain .*)$", text, re.MULTILINE)
-    app([*command.split(), "--max-evaluations", "64"], standalone_mode=False)
+    command, *_ = re.findall(r"^dasp (explain .*)$", text, re.MULTILINE)
+    few = ("--method", "BayesianShapley on GradientDASP", "--max-evaluations", "64")
+    app([*command.split(), *few], standalone_mode=False)
     return Path("page.html").absolute()
 
 

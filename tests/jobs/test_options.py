@@ -53,6 +53,7 @@ def job_of(options):
 def needed(options, name):
     """The same with what an option cannot do without."""
     options = replace(options, engine="ray") if OPTIONS[name].ray else options
+    options = replace(options, with_data=True) if name == "report" else options  # as it has by itself
     return replace(options, text="t") if OPTIONS[name].texts else options
 
 

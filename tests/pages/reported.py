@@ -26,6 +26,12 @@ def table():
     return net(8)
 
 
+def classes():
+    model = net(8, 3)
+    model[0].weight.data *= 10
+    return model
+
+
 def few():
     return net(3)
 
@@ -76,6 +82,7 @@ JOBS = {
     "table": "shown:table table.csv --method bayesian --max-evaluations 100 --tolerance 0.1 --id name",
     "evil": "shown:table evil.csv --method bayesian --max-evaluations 40",
     "one": "shown:table one.csv",
+    "classes": "shown:classes table.csv --drop name",
     "unknown": "shown:table table.csv --method gradient --drop name",
     "tiny": "shown:tiny table.csv --drop name",
     "large": "shown:few large.csv --method exact",

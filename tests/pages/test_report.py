@@ -85,6 +85,7 @@ def test_rows_are_those_of_the_output(here):
         assert row["id"] == expected["id"]
         assert row["missed"] == expected["missed"]
         assert row["evaluations"] == expected["evaluations"]
+        assert row["total"] == pytest.approx(expected["prediction"] + expected["gap"], rel=1e-6)
         assert row["prediction"] == pytest.approx(expected["prediction"], rel=1e-4)
         for player, value, half, data in row["parts"]:
             name = found["players"][player]
@@ -110,7 +111,7 @@ def test_small_players_are_summed(here):
 
 def test_facts_are_those_of_the_job(here):
     told = {}
-    for name in ("table", "one", "unknown", "images", "text", "large"):
+    for name in ("table", "one", "unknown", "images", "classes", "text", "large"):
         write_page(name)
         contents = read(here / f"{name}.parquet")
         known = known_of(contents)
@@ -127,9 +128,9 @@ def test_facts_are_those_of_the_job(here):
     assert told["unknown"]["verdict"].text.startswith("The errors of these values are not known")
     assert not told["unknown"]["verdict"].good
     assert told["images"]["Players"] == "64; in rows of 1 × 8 × 8"
-    targets = sorted(set(pd.read_parquet("images.parquet").target))
+    targets = sorted(set(pd.read_parquet("classes.parquet").target))
     assert len(targets) > 1
-    assert told["images"]["Explained output"] == f"the largest of each row ({', '.join(map(str, targets))}); "
+    assert told["classes"]["Explained output"] == f"the largest of each row ({', '.join(map(str, targets))}); "
     assert told["text"]["An absent input is"] == "replaced by: mask; "
     assert told["large"]["Data"] == "large.csv; 10,000 rows"
 
@@ -328,3 +329,32 @@ def test_events_are_no_letters(here, tmp_path):
     )
     assert done.code == 0, done.err
     assert data_of(page)["kind"] == "series"
+
+
+def test_zeros_far_from_the_data_are_a_warning(here, tmp_path):
+    table = pd.read_csv("one.csv")
+    table["column 3"] += 40
+    table.to_csv(tmp_path / "far.csv", index=False)
+    page, output = tmp_path / "page.html", tmp_path / "out.parquet"
+    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--report", page)
+    said = f"n absent input is 0, as nothing else was said, but column 'column 3' is {table['column 3'].mean():.3g} on"
+    assert f"warning: a{said}" in done.out
+    assert f'<p class="warning">A{said}'.replace("'", "&#39;") in page.read_text()
+    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--baseline", "zero", "--overwrite")
+    assert "warning" not in done.out
+
+
+def test_outputs_have_their_names(here, tmp_path):
+    write_page("classes")
+    table = pq.read_table("classes.parquet")
+    stored = pq.ParquetFile("classes.parquet").metadata.metadata
+    notes = {**json.loads(stored[b"dasp notes"]), "output names": ["zero", "<b>one", "two"]}
+    metadata = {**stored, b"dasp notes": json.dumps(notes).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "out.parquet")
+    write_report(tmp_path / "out.parquet", tmp_path / "page.html")
+    targets = sorted(set(table["target"].to_pylist()))
+    names = {str(target): notes["output names"][target] for target in targets}
+    assert data_of(tmp_path / "page.html")["outputs"] == names
+    assert f"the largest of each row ({', '.join(names.values())})" in "".join(
+        Seen((tmp_path / "page.html").read_text()).texts
+    )

@@ -192,3 +192,16 @@ def test_the_paper_version_is_light_and_has_no_controls(here, look):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('.controls')).display") == "none"
     assert len(page.pdf()) > 10_000
+
+
+def test_swarms_are_of_one_output_if_one_is_chosen(here, look):
+    page = look(write_page("classes"))
+    targets = pd.read_parquet("classes.parquet").target
+    assert page.evaluate("swarms[0].dots.length") == len(targets)
+    page.get_by_role("combobox", name="Output").select_option(str(targets[0]))
+    assert page.evaluate("swarms[0].dots.length") == (targets == targets[0]).sum() < len(targets)
+
+
+def test_texts_are_in_the_table(here, look):
+    page = look(write_page("text"))
+    assert page.locator("#table tbody td.words").first.inner_text() == TEXTS[0]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dasp.explainer.rows import input_dtype, takes_integers
 from dasp.propagation.forward import innermost
 
-__all__ = ["misfit", "what_zero_is"]
+__all__ = ["far_from_zero", "misfit", "what_zero_is"]
 
 _FAR = 3  # from zero: further than the mean of some rows of standardised columns
 _Convolution = nn.modules.conv._ConvNd
@@ -70,14 +70,21 @@ def what_zero_is(inputs: tuple[Tensor, ...], names: Sequence[Sequence[str] | Non
     'an absent feature is 0, as there is no background, and column 1 is 42 on average'
     """
     for x, columns in zip(inputs, [*names, *[None] * len(inputs)], strict=False):
-        if x.dim() != 2 or not x.is_floating_point():
-            continue
-        means = x.double().mean(0)
-        column = int(means.abs().argmax())
-        if means[column].abs() > _FAR:
-            name = column if columns is None else repr(columns[column])
+        if x.dim() == 2 and x.is_floating_point() and (far := far_from_zero(x.double().mean(0).tolist(), columns)):
             return (
-                f"an absent feature is 0, as there is no background, and column {name} is {means[column]:.3g} on "
-                "average; with background=rows, some dozens of your data, absent features are what they are there"
+                f"an absent feature is 0, as there is no background, and {far}; with background=rows, some dozens of "
+                "your data, absent features are what they are there"
             )
     return ""
+
+
+def far_from_zero(means: Sequence[float], names: Sequence[str] | None) -> str:
+    """The column that is farthest from zero on average, if one is far; nothing for standardised ones.
+
+    >>> far_from_zero([0.1, 42.0], ["height", "age"])
+    "column 'age' is 42 on average"
+    """
+    column = max(range(len(means)), key=lambda i: abs(means[i]))
+    if abs(means[column]) <= _FAR:
+        return ""
+    return f"column {column if names is None else repr(names[column])} is {means[column]:.3g} on average"

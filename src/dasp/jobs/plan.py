@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from dasp import players
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import MultilayerPerceptron
+from dasp.explainer.misfit import far_from_zero
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
@@ -102,8 +103,21 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
         _try(worker, seen)
     reader = Reader(source, size, dtype, seen.integer_ids, options.with_data or masks is not None)
     first = worker.outputs(torch.from_numpy(seen.example))
-    told = groups.described(options, absent)
+    told = groups.described(options, absent) | _far_zeros(options, source, seen.mean)
+    for warning in told.get("warning", "").splitlines():
+        say(f"warning: {warning}")
     return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled(), why)
+
+
+def _far_zeros(options: Options, source: Source, mean: Any) -> dict[str, str]:
+    """What is to be said of zeros in the place of absent inputs, where nobody asked for them and the data is far from
+    them."""
+    asked = options.baseline or options.background or options.normalize
+    far = "" if asked or source.names is None else far_from_zero(mean.tolist(), source.names)
+    if not far:
+        return {}
+    remedy = "--baseline mean takes the average row instead, and --background averages over some rows"
+    return {"warning": f"an absent input is 0, as nothing else was said, but {far}; {remedy}"}
 
 
 def threads_of(options: Options, earlier: Job) -> int:

@@ -80,6 +80,15 @@ class Contents:
         return {name: plain(value) for name, value in self.stored.notes.get("files", {}).items()}
 
     @cached_property
+    def outputs(self) -> list[str]:
+        """The names of the model's outputs, if they are known."""
+        return [plain(name) for name in self.stored.notes.get("output names") or []]
+
+    def output(self, target: int) -> str:
+        """An output by its name, or its number."""
+        return self.outputs[target] if target < len(self.outputs) else str(target)
+
+    @cached_property
     def names(self) -> list[str]:
         """The columns of players; none if values are lists."""
         columns = self.stored.schema.names

@@ -109,8 +109,9 @@ def _target(contents: Contents, known: Known) -> str:
     if outputs == 1:
         return "the only one"
     if len(known.targets) == 1:
-        return f"number {known.targets[0]}" + (f" of {outputs}" if outputs else "")
-    listed = ", ".join(map(str, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
+        named = contents.output(known.targets[0]) if contents.outputs else f"number {known.targets[0]}"
+        return f"{named}, of {outputs} outputs" if outputs else named
+    listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = job.get("--target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {given!r}"
     return f"{how} ({listed})"
@@ -124,7 +125,9 @@ def _players(contents: Contents, known: Known) -> tuple[str, str]:
     if contents.is_text:
         return told, "pieces of a text"
     if shape is not None:
-        return told, f"in rows of {' × '.join(map(str, shape))}"
+        each = ": each channel of a pixel is one" if contents.image and shape[0] > 1 and contents.mask is None else ""
+        each = "" if contents.own_players else each
+        return told, f"in rows of {' × '.join(map(str, shape))}{each}"
     return told, "columns" if contents.mask is None else f"groups of {len(contents.mask):,} columns"
 
 

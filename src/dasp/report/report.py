@@ -56,7 +56,7 @@ def _page(contents: Contents, known: Known, details: Details) -> str:
         kind=details.kind,
         estimated=estimated,
         verdict=verdict(contents, known),
-        warnings=[line.removeprefix("warning: ") for line in _warnings(contents, known)],
+        warnings=[_capital(line.removeprefix("warning: ")) for line in _warnings(contents, known)],
         facts=list(facts(contents, known)),
         options=options_of(contents),
         bars=bars[:_BARS],
@@ -72,12 +72,18 @@ def _page(contents: Contents, known: Known, details: Details) -> str:
             "rows": details.rows,
             "swarm": details.swarm,
             "profile": _profile(known, details.kind),
+            "outputs": {target: contents.output(target) for target in known.targets},
         },
     )
 
 
 def _warnings(contents: Contents, known: Known) -> list[str]:
-    return list(contents.notes.lines(known.rows, contents.job.get("--tolerance")))
+    zeros = contents.job.get("absent inputs", {}).get("warning")
+    return [*([zeros] if zeros else []), *contents.notes.lines(known.rows, contents.job.get("--tolerance"))]
+
+
+def _capital(line: str) -> str:
+    return line[:1].upper() + line[1:]
 
 
 def _has_places(kind: str) -> bool:

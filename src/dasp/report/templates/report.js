@@ -100,7 +100,7 @@ function waterfall(row) {
   const known = row.parts.some((part) => part[2] !== null), exact = row.parts.every((part) => part[2] === 0);
   return element("div", {},
     element("table", { class: "bars", "aria-label": "What every player adds, from the base value to the output" },
-      element("tbody", {}, ends("base + values", total), ...lines, ends("base value", row.base))),
+      element("tbody", {}, ends(Math.abs(row.gap) < 1e-3 * (Math.abs(total - row.base) || 1) ? "prediction" : "base + values", total), ...lines, ends("base value", row.base))),
     element("p", { class: "note" }, 
       exact ? "The values are exact." : !known ? "No error bars: this method does not know its errors." : INTERVAL_NOTE,
       !exact && known && row.others ? " That of all others together is as if their errors were independent." : null));
@@ -183,18 +183,27 @@ const PICTURES = {
   },
 };
 
+// The beginning of a text, on one line.
+function shortened(text) {
+  const line = text.slice(0, 200).split(/\s+/).join(" ").trim();
+  return line.length > 60 ? `${line.slice(0, 58)}…` : line;
+}
+
 // The table: filter, sort, pages, and choosing a row.
 
 const COLUMNS = [
   ["id", "Row", (row) => row.id],
-  ["target", "Output", (row) => String(row.target)],
+  ["text", "Text", (row) => row.text],
+  ["target", "Output", (row) => data.outputs[row.target]],
   ["prediction", "Prediction", (row) => number(row.prediction, { digits: 4 })],
   ["error", "Largest ±", (row) => number(row.error, { digits: 2 })],
   ["gap", "Gap", (row) => number(row.gap, { digits: 2 })],
   ["evaluations", "Evaluations", (row) => row.evaluations.toLocaleString("en")],
   ["missed", "Tolerance", (row) => row.missed ? "missed" : "met"],
 ];
+const WORDS = new Set(["id", "text", "target"]);  // columns of words
 const outputs = new Set(data.rows.map((row) => row.target)).size;
+for (const row of data.rows) if (row.pieces) row.text = shortened(row.pieces.join(""));
 const told = { target: outputs > 1, error: data.rows.some((row) => row.error) };  // which columns say anything
 const columns = COLUMNS.filter(([name]) => data.rows[0][name] !== undefined && told[name] !== false);
 
@@ -221,6 +230,7 @@ function arrange() {
   if (state.sort) state.shown.sort((a, b) => (state.down ? -1 : 1) * compare(data.rows[a][state.sort], data.rows[b][state.sort]) || a - b);
   state.page = 0;
   show();
+  draw();
 }
 
 const pages = () => Math.max(1, Math.ceil(state.shown.length / size.value));
@@ -233,8 +243,8 @@ function show() {
   const start = state.page * size.value, own = state.shown.slice(start, start + Number(size.value));
   const focused = own.includes(state.chosen) ? state.chosen : own[0];
   body.replaceChildren(...own.map((i) => {
-    const cells = columns.map(([name, , told]) => element("td", { class: name === "id" ? "id" : "number" },
-      name === "id" ? element("bdi", {}, told(data.rows[i])) : told(data.rows[i])));
+    const cells = columns.map(([name, , told]) => element("td", { class: name === "id" ? "id" : WORDS.has(name) ? "words" : "number" },
+      WORDS.has(name) ? element("bdi", {}, told(data.rows[i])) : told(data.rows[i])));
     return element("tr", { "data-row": i, tabindex: i === focused ? 0 : -1, "aria-selected": i === state.chosen }, ...cells);
   }));
   const last = Math.min(start + own.length, state.shown.length);
@@ -256,7 +266,7 @@ function choose(i, { focus = false, move = false } = {}) {
   show();
   const row = data.rows[i];
   const answer = [`The model’s output is ${number(row.prediction, { digits: 4 })}`];
-  if (outputs > 1) answer.push(` (output ${row.target})`);
+  if (outputs > 1) answer.push(` (${data.outputs[row.target] === String(row.target) ? "output " : ""}${data.outputs[row.target]})`);
   answer.push(`; with all players absent it is ${number(row.base, { digits: 4 })}.`);
   const facts = [];
   if (row.evaluations) facts.push(`${row.evaluations.toLocaleString("en")} evaluations`);
@@ -275,7 +285,7 @@ function choose(i, { focus = false, move = false } = {}) {
 }
 
 head.append(element("tr", {}, ...columns.map(([name, title]) =>
-  element("th", { scope: "col", class: name === "id" ? "" : "number", "data-name": name }, element("button", { type: "button" }, title)))));
+  element("th", { scope: "col", class: WORDS.has(name) ? "" : "number", "data-name": name }, element("button", { type: "button" }, title)))));
 head.addEventListener("click", (event) => {
   const cell = event.target.closest("th");
   if (!cell) return;
@@ -315,6 +325,10 @@ const swarms = data.swarm.map((line) => ({ ...line, canvas: element("canvas", { 
 const every = data.swarm.flatMap((line) => line.values.filter((value) => value !== null));
 const [lowest, highest] = [-largest(every.map((value) => -value)), largest(every)];
 
+function draw() {
+  swarms.forEach(swarm);
+}
+
 function swarm(line) {
   const { canvas } = line, sharp = window.devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
@@ -329,14 +343,15 @@ function swarm(line) {
   pen.moveTo(x(0), 0);
   pen.lineTo(x(0), height);
   pen.stroke();
-  const layers = new Map(), bins = line.values.map((value) => value === null ? null : Math.round(x(value) / (1.6 * radius)));
-  for (const bin of bins) layers.set(bin, (layers.get(bin) || 0) + 1);
+  const fits = (i) => line.values[i] !== null && (!target || !target.value || String(data.rows[line.rows[i]].target) === target.value);
+  const layers = new Map(), bins = line.values.map((value, i) => fits(i) ? Math.round(x(value) / (1.6 * radius)) : null);
+  for (const bin of bins) if (bin !== null) layers.set(bin, (layers.get(bin) || 0) + 1);
   const most = largest([1, ...layers.values()]);
   const lift = Math.min(1.6 * radius, (height / 2 - radius - 1) / Math.max(1, Math.floor(most / 2)));
   layers.clear();
   line.dots = [];
   line.values.forEach((value, i) => {
-    if (value === null) return;
+    if (!fits(i)) return;
     const rank = layers.get(bins[i]) || 0;
     layers.set(bins[i], rank + 1);
     const y = height / 2 + Math.ceil(rank / 2) * (rank % 2 ? 1 : -1) * lift;
@@ -361,7 +376,6 @@ for (const line of swarms) {
     choose(near[1], { focus: true, move: true });
   });
 }
-const draw = () => swarms.forEach(swarm);
 addEventListener("resize", draw);
 addEventListener("beforeprint", () => { printing = true; draw(); });
 addEventListener("afterprint", () => { printing = false; draw(); });
