@@ -67,7 +67,7 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "twice.csv": "a,b,a,d\n1,2,3,4\n", "missing.csv": "a,b,c,d\n1,2,3,4\n1,2,,4\n",
         "infinite.csv": "a,b,c,d\ninf,2,3,4\n", "huge.csv": "a,b,c,d\n1,2,1e300,4\n",
         "hopeless.csv": "a,b,c,d\n,2,3,4\n1,nan,3,4\n", "narrow.csv": "a,b,c\n1,2,3\n",
-        "labelled.csv": "a,b,c,d,large,half,missing\n1,2,3,4,9,0.5,\n", 
+        "labelled.csv": "a,b,c,d,large,half,missing\n1,2,3,4,9,0.5,\n",
         "classes.csv": "a,b,c,d,label,lost\n1,2,3,4,no,yes\n5,6,7,8,perhaps,\n",
         "taken.csv": "a,b,c,prediction\n1,2,3,4\n",
         "whole.csv": "a,b,c,d\n1,2,3,4\n",

@@ -151,7 +151,7 @@ CASES: dict[str, tuple[str, str]] = {
     "target that is no name, of an NPY": (
         "small:build rows.npy --target w --output-names x,y,z", "files have columns; outputs are 'x', 'y', 'z'"),
     "class that has no name": (
-        "small:build classes.csv --target label --output-names no,yes,so",
+        "small:build classes.csv --target label --drop lost --output-names no,yes,so",
         "classes.csv: the target in row 1 is 'perhaps'; outputs are 'no', 'yes', 'so'"),
     "missing class": (
         "small:build classes.csv --target lost --drop label --output-names no,yes,so",
