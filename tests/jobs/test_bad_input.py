@@ -143,7 +143,8 @@ CASES: dict[str, tuple[str, str]] = {
     "model of a matrix": ("small:Cube rows.csv", "one dimension of them is needed"),
     "model of one number": ("small:Total rows.csv", "must return a row for each row"),
     # what is asked
-    "target too large": ("small:build rows.csv --target 3", "--target is 3, but the model has 3 outputs; outputs are 0 to 2"),
+    "target too large": (
+        "small:build rows.csv --target 3", "--target is 3, but the model has 3 outputs; outputs are 0 to 2"),
     "target too large for the names": (
         "small:build rows.csv --target 3 --output-names x,y,z", "3 outputs; outputs are 'x', 'y', 'z'"),
     "target that is no name": (
