@@ -143,8 +143,35 @@ CASES: dict[str, tuple[str, str]] = {
     "model of a matrix": ("small:Cube rows.csv", "one dimension of them is needed"),
     "model of one number": ("small:Total rows.csv", "must return a row for each row"),
     # what is asked
-    "target too large": ("small:build rows.csv --target 3", "--target is 3, but the model has 3 outputs"),
-    "target of a single output": ("small:single rows.csv --target 1", "the model has 1 output,"),
+    "target too large": (
+        "small:build rows.csv --target 3", "--target is 3, but the model has 3 outputs; outputs are 0 to 2"),
+    "target too large for the names": (
+        "small:build rows.csv --target 3 --output-names x,y,z", "3 outputs; outputs are 'x', 'y', 'z'"),
+    "target that is no name": (
+        "small:build rows.csv --target w --output-names x,y,z", "no column 'w'; there are 'a', 'b', 'c', 'd'; outputs"),
+    "target that is no name, of an NPY": (
+        "small:build rows.npy --target w --output-names x,y,z", "files have columns; outputs are 'x', 'y', 'z'"),
+    "class that has no name": (
+        "small:build classes.csv --target label --drop lost --output-names no,yes,so",
+        "classes.csv: the target in row 1 is 'perhaps'; outputs are 'no', 'yes', 'so'"),
+    "missing class": (
+        "small:build classes.csv --target lost --drop label --output-names no,yes,so",
+        "no target (column 'lost') in row 1"),
+    "classes without names": ("small:build classes.csv --target label --drop lost", "not a number: 'no'"),
+    "classes of Parquet without names": (
+        "small:build strings.parquet --target a", "not of numbers; name the outputs by --output-names"),
+    "too few names": ("small:build rows.csv --output-names x,y", "has 2 names, but the model has 3 outputs"),
+    "too many names": ("small:single rows.csv --output-names x,y", "has 2 names, but the model has 1 output;"),
+    "empty name": ("small:build rows.csv --output-names x,,z", "--output-names: output 1 has no name"),
+    "name twice": ("small:build rows.csv --output-names x,y,x", "--output-names: 'x' is there twice"),
+    "names that are other numbers": (
+        "small:build rows.csv --output-names 1,2,3", "output 0 is called '1', which is the number of another"),
+    "names that are the other truth": (
+        "small:build rows.csv --output-names True,False,so", "output 0 is called 'True', which is the number of"),
+    "name that means something": (
+        "small:build rows.csv --output-names x,predicted,z", "'predicted' means the largest output"),
+    "no names": ("small:build rows.csv --output-names ''", "--output-names is empty"),
+    "target of a single output": ("small:single rows.csv --target 1", "the model has 1 output; the only output is 0"),
     "negative target": ("small:build rows.csv --target -1", "--target is -1"),
     "target that is no column": ("small:build rows.csv --target label", "no column 'label'"),
     "target column too large": ("small:build labelled.csv --target large --drop half,missing", "column 'large' has 9"),

@@ -20,7 +20,8 @@ from dasp.jobs.options import OPTIONS, Options, name_of
 
 # A value other than the default for every option; files are written by the fixture.
 OTHER = {
-    "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "data": Path("other.csv"),
+    "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "output_names": "no,yes",
+    "data": Path("other.csv"),
     "tokenizer": Path("words"), "columns": "a,b", "drop": "c", "text": "t", "id": "n",
     "on_bad_row": "skip", "normalize": "0.5/2", "max_unpacked": "2G",
     "baseline": "0.5", "background": Path("b.npy"), "groups": Path("g.json"), "players": "window:2",

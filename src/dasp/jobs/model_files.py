@@ -11,7 +11,7 @@ from typing import Any
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.files import files_in
 
-__all__ = ["ONNX", "PICKLES", "check_model", "check_text_model", "is_factory", "untrusted"]
+__all__ = ["CONFIG", "ONNX", "PICKLES", "check_model", "check_text_model", "is_factory", "untrusted"]
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 ONNX = ".onnx"
@@ -20,7 +20,7 @@ PICKLES = {
     ".joblib": "a pickle", ".pkl": "a pickle", ".pickle": "a pickle",
     ".ts": "a script of torch.jit",
 }  # fmt: skip
-_CONFIG = "config.json"
+CONFIG = "config.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
 _ATTENTION = (None, "eager", "sdpa")  # all others are libraries, or code that is downloaded
 KINDS = (".pt2", ".keras", ONNX, ".pt", ".pth", *PICKLES)
@@ -78,16 +78,16 @@ def _check_folder(path: Path, *, trust: bool) -> None:
     names = {file.name for file in files_in(path)}
     if "adapter_config.json" in names:  # whose model is elsewhere
         raise BadInput(f"{path}: has an adapter: merge it with its model, and save that by save_pretrained")
-    if _CONFIG not in names:
+    if CONFIG not in names:
         raise BadInput(f"{path}: is a folder without config.json, and so no model that save_pretrained wrote")
     if trust:
         return
     if not any(name.endswith(".safetensors") for name in names):
         raise untrusted(path, "a model without a .safetensors file, and so a pickle", "save it by save_pretrained")
     try:
-        config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path / _CONFIG}: cannot be read: {line_of(error)}") from error
+        raise BadInput(f"{path / CONFIG}: cannot be read: {line_of(error)}") from error
     if _calls_for_code(config):
         raise untrusted(path, "a model that is quantised, or computes by other libraries", "take another one")
 

@@ -57,8 +57,11 @@ class Options:
     tokenizer: Annotated[Path | None, Option(
         "Model", "Folder of the tokenizer. If not given: the model's.", file=True, texts=True)] = None
     target: Annotated[str | None, Option(
-        "Model", "Output to explain: its index, a column with an index for each row, or 'predicted', the largest "
-        "output of each row. If not given: the only output, or predicted.")] = None
+        "Model", "Output to explain: its index or name, a column with one of these for each row, or 'predicted', the "
+        "largest output of each row. If not given: the only output, or predicted.")] = None
+    output_names: Annotated[str | None, Option(
+        "Model", "Names of all outputs, in the model's order: a,b,c. If not given: those that a Hugging Face model "
+        "has.")] = None
 
     data: Annotated[Path, Option(
         "Arguments", "Rows to explain: a .csv, .parquet, .npy or .npz file, or a folder of images.", positional=True)]

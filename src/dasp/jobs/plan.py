@@ -28,7 +28,9 @@ from dasp.jobs.models import load_model
 from dasp.jobs.opened import Opened, open_files
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
+from dasp.jobs.output_names import check_number
 from dasp.jobs.reading.chunks import Reader, Survey, survey
+from dasp.jobs.reading.classes import said
 from dasp.jobs.reading.source import Source
 from dasp.jobs.worker import Task, Worker, Works, outputs_of
 
@@ -57,6 +59,7 @@ class Plan:
     absent: dict[str, Any]  # what an absent input is, for who reads the output
     settled: dict[str, Any]  # options that were chosen, which may be others the next time
     why: str  # they were chosen
+    classes: tuple[str, ...] | None = None  # the names of the outputs, if they are known
 
 
 def plan(options: Options, earlier: Job, say: Say) -> Plan:
@@ -106,7 +109,7 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     told = groups.described(options, absent) | _far_zeros(options, source, seen.mean)
     for warning in told.get("warning", "").splitlines():
         say(f"warning: {warning}")
-    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled(), why)
+    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled(), why, opened.classes)
 
 
 def _far_zeros(options: Options, source: Source, mean: Any) -> dict[str, str]:
@@ -218,17 +221,20 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
 
 def chosen_target(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
     """The target for the workers; None: each row has its own, or there is only one output."""
-    target, label = opened.target, opened.label
+    target, label, classes = opened.target, opened.label, opened.classes
+    check_number(opened.options, classes, outputs)
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
     if largest >= outputs:
         where = f"column {label!r} has {largest}" if label else f"--target is {largest}"
-        raise BadInput(f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}, counted from 0")
+        raise BadInput(f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}; {said(classes, outputs)}")
     if label is not None:
         say(f"target: column {label!r}, of {outputs} outputs")
         return None
     if outputs == 1:
         return None
     if isinstance(target, int):
+        if classes is not None:
+            say(f"target: output {target}, {classes[target]!r}")
         return target
     say(f"target: the largest of {outputs} outputs, of each row ({PREDICTED})")
     return PREDICTED

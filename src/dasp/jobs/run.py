@@ -78,7 +78,8 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
             parts.commit(result.number, result.table)
             advance(_rows_of(result.number, rows, size))
     seconds = time.perf_counter() - start
-    about = {"files": options.file_names(), "outputs": planned.outputs.shape[1]}
+    about: dict[str, Any] = {"files": options.file_names(), "outputs": planned.outputs.shape[1]}
+    about |= {"output names": list(planned.classes)} if planned.classes else {}
     written = parts.finish(chunks, job, about)
     rate = (rows - before) / seconds
     say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")

@@ -54,7 +54,8 @@ def plan_texts(options: Options, earlier: Job, say: Say) -> Plan:
     say(f"method: {explainer.method}, by {texts.players}; an absent one is: {explainer.absent}")
     told = {"from": f"--absent {explainer.absent}", "what": "text"}
     reader = Reader(opened.source, options.chunk or _CHUNK, TEXT, seen.integer_ids)
-    return Plan(seen, reader, task, worker, read, outputs, told, {}, "the coalitions of each text are evaluated")
+    why = "the coalitions of each text are evaluated"
+    return Plan(seen, reader, task, worker, read, outputs, told, {}, why, opened.classes)
 
 
 def _try(worker: TextWorker, texts: list[str]) -> None:

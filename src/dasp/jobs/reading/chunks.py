@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
 from dasp.jobs.reading.arrow import column
+from dasp.jobs.reading.classes import said
 from dasp.jobs.reading.files import check_unpacked, is_folder
 from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
@@ -105,12 +106,13 @@ def open_data(
     *,
     limit: int,
     text: bool = False,
+    classes: tuple[str, ...] | None = None,
 ) -> Source:
     """The source that a file or folder is; only tables have columns to choose. A row may take `limit` bytes. With
-    `text`, the only column has texts."""
+    `text`, the only column has texts. The target may have names of `classes`."""
     suffix, folder = path.suffix.lower(), is_folder(path)
     if suffix in TABLES and not folder:
-        return open_table(path, columns, drop or [], id_, target, limit, text=text)
+        return open_table(path, columns, drop or [], id_, target, limit, text=text, classes=classes)
     for option, value in {
         "--text" if text else "--columns": columns,
         "--drop": drop,
@@ -118,7 +120,10 @@ def open_data(
         "--target": target,
     }.items():
         if value is not None and (folder or suffix in ARRAYS):
-            raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have columns")
+            outputs = f"; {said(classes, len(classes))}" if classes and option == "--target" else ""
+            raise BadInput(
+                f"{option} names columns, but {path} has none: only CSV and Parquet files have columns{outputs}"
+            )
     if folder:
         from dasp.jobs.reading.images import open_images  # noqa: PLC0415 (Pillow is for images only)
 

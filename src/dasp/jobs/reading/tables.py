@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.reading.arrow import floats, strings
+from dasp.jobs.reading.classes import indices, said
 from dasp.jobs.reading.files import check_file, check_unpacked
 from dasp.jobs.reading.source import BYTES, RawChunk
 
-__all__ = ["CSV", "TABLES", "Parquet", "Table", "is_number", "open_table"]
+__all__ = ["CSV", "TABLES", "Parquet", "Table", "column_types", "is_number", "open_table"]
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
@@ -36,6 +38,7 @@ class Table:
     target: str | None
     limit: int  # bytes that a row may take
     text: bool = False  # whether the only input is a text
+    classes: tuple[str, ...] | None = None  # names that the target may have
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,18 +60,23 @@ class Table:
         for number, table in enumerate(_rechunked(self._batches(), size)):
             if number not in skip:
                 try:
-                    chunk = self._chunk(number, table)
+                    chunk = self._chunk(number, table, number * size)
                 except (pa.ArrowException, ValueError, TypeError) as error:
                     raise _told(self.file, error) from error
                 yield chunk
 
-    def _chunk(self, number: int, table: pa.Table) -> RawChunk:
+    def _chunk(self, number: int, table: pa.Table, start: int) -> RawChunk:
         read = strings if self.text else floats
         values = np.stack([read(table[name]) for name in self.names], axis=1)
         ids = table[self.id].combine_chunks() if self.id else None
         if ids is not None:
             ids.validate(full=True)  # text in UTF-8
-        return RawChunk(number, values, ids, targets=floats(table[self.target]) if self.target else None)
+        return RawChunk(number, values, ids, targets=self._targets(table[self.target], start) if self.target else None)
+
+    def _targets(self, column: pa.ChunkedArray, start: int) -> NDArray[np.float64]:
+        if self.classes is None or not _textual(column.type):
+            return floats(column)
+        return indices(column.to_pylist(), self.classes, start)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
@@ -79,7 +87,8 @@ class CSV(Table):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         head = _head(self.file, self.limit)
-        texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id])], pa.string())
+        named = self.target if self.classes else None
+        texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id, named])], pa.string())
         numbers = [name for name in self.wanted if name not in texts]
         types = {name: pa.bool_() if name in head.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.wanted)
@@ -115,15 +124,15 @@ def open_table(
     limit: int,
     *,
     text: bool = False,
+    classes: tuple[str, ...] | None = None,
 ) -> Table:
     """A table whose inputs are `columns`, by default all but those to drop, the id and the target; a row may take
-    `limit` bytes. With `text`, the only column of inputs has texts."""
-    check_file(file)
-    kind = TABLES[file.suffix.lower()]
-    types = _types(file) if kind is Parquet else dict.fromkeys(_head(file, limit).names)
+    `limit` bytes. With `text`, the only column of inputs has texts. The target may have names of `classes`."""
+    types = column_types(file, limit)
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
-            raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}")
+            outputs = f"; {said(classes, len(classes))}" if classes and name == target else ""
+            raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}{outputs}")
     names = [name for name in columns or types if name not in drop and (columns or name not in (id_, target))]
     if len(set(names)) < len(names):
         raise BadInput(f"--columns names {_twice(names)!r} twice")
@@ -134,14 +143,20 @@ def open_table(
             f"{file}: column {names[0]!r} is of type {types[names[0]]}, not of texts; name another by --text"
         )
     for name in [*([] if text else names), *filter(None, [target])]:
-        if types[name] is not None and not _numeric(types[name]):
-            raise BadInput(
-                f"{file}: column {name!r} is of type {types[name]}, not of numbers; choose the inputs with --columns"
-            )
+        if types[name] is None or _numeric(types[name]) or (name == target and classes and _textual(types[name])):
+            continue
+        how = "name the outputs by --output-names" if name == target else "choose the inputs with --columns"
+        raise BadInput(f"{file}: column {name!r} is of type {types[name]}, not of numbers; {how}")
     if not names:
         raise BadInput(f"{file}: no column is left as an input")
     check_unpacked(file, "a row", len(names) * BYTES, limit)
-    return kind(file, tuple(names), id_, target, limit, text)
+    return TABLES[file.suffix.lower()](file, tuple(names), id_, target, limit, text, classes)
+
+
+def column_types(file: Path, limit: int) -> dict[str, Any]:
+    """The names of all columns, and their types where the file says them."""
+    check_file(file)
+    return _types(file) if TABLES[file.suffix.lower()] is Parquet else dict.fromkeys(_head(file, limit).names)
 
 
 class _Head(NamedTuple):
