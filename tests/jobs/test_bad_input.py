@@ -148,7 +148,7 @@ CASES: dict[str, tuple[str, str]] = {
     "model of bfloat16": ("small:brain rows.csv", "computes in bfloat16; models in float16, float32"),
     "model without a base": ("small:Pole rows.csv --baseline 7", "not finite where all inputs are absent"),
     "model without finite outputs": ("small:Pole poles.npy --on-bad-row skip", "for the first rows are not finite"),
-    "program in training mode": ("training.pt2 rows.csv", "deterministic (before torch.export.export, call model.eval())"),
+    "program in training mode": ("training.pt2 rows.csv", "(before torch.export.export, call model.eval())"),
     "model of two outputs": ("small:Pair rows.csv", "must return one tensor"),
     "model of a matrix": ("small:Cube rows.csv", "one dimension of them is needed"),
     "model of one number": ("small:Total rows.csv", "must return a row for each row"),
@@ -257,10 +257,10 @@ CASES: dict[str, tuple[str, str]] = {
     "normalised by too few columns": ("small:build rows.csv --normalize 1,2/1,2", "a row has 4 columns; as many"),
     "normalised by too many channels": ("small:pictures images --normalize imagenet", "a row has 1 channels; as many"),
     "whole numbers normalised": (
-        "small:words whole.csv --normalize 0/3", "which is not a whole number in int64 in row 0 (the first row is 0)\n"),
+        "small:words whole.csv --normalize 0/3", "is not a whole number in int64 in row 0 (the first row is 0)\n"),
     "fractions among whole numbers": (
         "words.pt2 whole.csv --normalize 0/3 --on-bad-row skip",
-        "which is not a whole number in int64 in row 0 (the first row is 0)\n"),
+        "is not a whole number in int64 in row 0 (the first row is 0)\n"),
     "infinity among whole numbers": ("small:words infinite.csv", "inf, which is not finite in int64 in row 0"),
     "players and groups": ("small:build rows.csv --players window:2 --groups good.json", "both say which inputs"),
     "players of an unknown kind": ("small:build rows.csv --players pair:2", "superpixel:60, window:25 or channel"),

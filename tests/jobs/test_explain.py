@@ -20,6 +20,7 @@ from small_language import bert_tokenizer, classifier
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
+from dasp.jobs.models import load_model
 from dasp.jobs.options import Options
 from dasp.jobs.plan import CHOSEN, plan
 from dasp.jobs.reading.chunks import open_data
