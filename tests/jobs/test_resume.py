@@ -106,7 +106,7 @@ def test_a_page_of_what_was_written_without_inputs(here, monkeypatch):
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "out.parquet: was written without its inputs" in result.err
     assert "; dasp report out.parquet PAGE shows it without them, or --overwrite explains the rows again" in result.err
-    assert "--with-data was False, and is True now (" in dasp(*second, "--target", "1").err
+    assert "(--with-data changed as well)" in dasp(*second, "--target", "1").err
     assert dasp("report", "out.parquet", "page.html").code == 0
     assert dasp(*second, "--overwrite").code == 0
 
