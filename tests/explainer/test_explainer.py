@@ -241,6 +241,8 @@ def test_outputs_by_number_and_name():
     np.testing.assert_allclose(each.base_values, every.base_values[range(5), [0, 1, 2, 0, 1]], atol=1e-6)
     with pytest.raises(BadInput, match="no output 'fish'"):
         explainer(x, target="fish")
+    with pytest.raises(BadInput, match=r"output_names are not known; give them as output_names=\[…\]"):
+        Explainer(network(4, 3))(x, target="fish")
     with pytest.raises(BadInput, match="2 output_names, but 3 outputs"):
         Explainer(network(4, 3), output_names=["cat", "dog"])(x)
 

@@ -521,7 +521,7 @@ def cases():
     yield lambda: exact(" ".join("a" * 30)), "(players='sentence'), or method='bayesian'"
     yield lambda: plain(["a b", 3]), "a text is a string, a pair of strings or a list of its pieces, not 3"
     yield lambda: plain(["a b"], target=[0, 1]), "there are 2 targets for 1 texts"
-    yield lambda: plain("a b", target="good"), "there is no output 'good': output_names are not known"
+    yield lambda: plain("a b", target="good"), "'good': output_names are not known; give them as output_names=[…]"
     yield lambda: own("a b", target="best"), "there is no output 'best': output_names are "
     yield lambda: own("a b", target=7), "target 7 does not fit"
     yield lambda: own("a b", max_evaluations=0), "max_evaluations must be at least 1"

@@ -35,10 +35,20 @@ def write_bad_files(here: Path) -> None:
     _folders_of_language(here)
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
+    _programs(here)
     for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "model.ts", "damaged.safetensors", "rows.xlsx"):
         (here / name).write_bytes(b"\x08\x00nothing of use")
     (here / "folder.parquet").mkdir()
     (here / "folder.csv.json").mkdir()
+
+
+def _programs(here: Path) -> None:
+    rows = {0: torch.export.Dim("rows")}
+    training = nn.Sequential(nn.Linear(4, 3), nn.Dropout())
+    torch.export.save(torch.export.export(training, (torch.ones(2, 4),), dynamic_shapes=(rows,)), here / "training.pt2")
+    words = nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(12, 3)).eval()
+    whole = torch.ones(2, 4, dtype=torch.int64)
+    torch.export.save(torch.export.export(words, (whole,), dynamic_shapes=(rows,)), here / "words.pt2")
 
 
 _UNTRACEABLE = """
@@ -69,8 +79,8 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "hopeless.csv": "a,b,c,d\n,2,3,4\n1,nan,3,4\n", "narrow.csv": "a,b,c\n1,2,3\n",
         "labelled.csv": "a,b,c,d,large,half,missing\n1,2,3,4,9,0.5,\n",
         "classes.csv": "a,b,c,d,label,lost\n1,2,3,4,no,yes\n5,6,7,8,perhaps,\n",
-        "taken.csv": "a,b,c,prediction\n1,2,3,4\n",
-        "whole.csv": "a,b,c,d\n1,2,3,4\n",
+        "taken.csv": "a,b,c,prediction\n1,2,3,4\n", "whole.csv": "a,b,c,d\n1,2,3,4\n",
+        "named.csv": "the name,a,b,c,d\nP0,1,2,3,4\n",
         "id.csv": "id,b,c,d\n1,2,3,4\n", "target.csv": "a,b,c,target\n1,2,3,4\n",
         "text.parquet": "a,b\n1,2\n", "empty.parquet": "", "text.npy": "a,b\n1,2\n", "text.npz": "a,b\n1,2\n",
         "broken.json": '{"one": ["a",', "list.json": '["a", "b"]', "flat.json": '{"one": "a"}',

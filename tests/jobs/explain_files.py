@@ -66,6 +66,18 @@ def abrupt():
     return model
 
 
+class Mixed(nn.Module):
+    \"\"\"Its last input is a category, and the others are numbers.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.names, self.last = nn.Embedding(10, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.last(torch.cat([x[:, :3], self.names(x[:, -1].long())], 1))
+
+
 class Pole(nn.Module):
     def forward(self, x):
         return 1 / (x[:, :1] - 7) + x.sum(1, keepdim=True)

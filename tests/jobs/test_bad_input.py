@@ -22,6 +22,10 @@ CASES: dict[str, tuple[str, str]] = {
     "empty CSV": ("small:build empty.csv", "empty.csv: empty"),
     "CSV without rows": ("small:build header.csv", "header.csv: has no rows"),
     "CSV with text": ("small:build text.csv", "column 'b': row 1 (the first row is 0): not a number: 'two'"),
+    "CSV with names": (
+        "small:build named.csv", "'P0'; --id 'the name' takes it as the rows' name, --drop 'the name' leaves it out"),
+    "CSV with words as targets": (
+        "small:build named.csv --target 'the name'", "not a number: 'P0'; class indices 0, 1, … are needed"),
     "ragged CSV": ("small:build ragged.csv", "row 1 (the first row is 0): Expected 4 columns, got 3"),
     "CSV without names": ("small:build nameless.csv", "the first line has numbers"),
     "CSV with a column without a name": ("small:build unnamed.csv", "column 2 has no name"),
@@ -39,6 +43,8 @@ CASES: dict[str, tuple[str, str]] = {
     "all columns dropped": ("small:build rows.csv --drop a,b,c,d", "no column is left"),
     "too few columns": ("small:build rows.csv --columns a,b", "does not take rows of rows.csv, of shape (2,)"),
     "too many columns": ("small:build labelled.csv --drop missing", "of shape (6,)"),
+    "label among the columns": (
+        "small:build labelled.csv --drop half,missing", "; 5 columns are inputs; --columns or --drop choose them"),
     "truncated Parquet": ("small:build truncated.parquet", "Parquet magic bytes not found"),
     "damaged Parquet": ("small:build damaged.parquet", "Deserializing page header failed"),
     "Parquet that is text": ("small:build text.parquet", "this is not a parquet file"),
@@ -129,6 +135,9 @@ CASES: dict[str, tuple[str, str]] = {
     "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),
     "damaged pickle": ("damaged.pt rows.csv --trust", "damaged.pt cannot be read"),
     "no such module": ("absent_module:build rows.csv", "No module named 'absent_module'"),
+    "file of a factory": ("small.py:build rows.csv", "by its module, not by the file: write small:build"),
+    "file of a factory in a folder": ("./folder/small.py:build rows.csv", "write folder.small:build"),
+    "file of a factory elsewhere": ("../small.py:build rows.csv", "write small:build, in its folder"),
     "no such factory": ("small:absent rows.csv", "has no attribute 'absent'"),
     "factory that fails": ("small:fails rows.csv", "no weights today"),
     "factory of a number": ("small:number rows.csv", "builds an object of type int, not a torch.nn.Module"),
@@ -139,6 +148,7 @@ CASES: dict[str, tuple[str, str]] = {
     "model of bfloat16": ("small:brain rows.csv", "computes in bfloat16; models in float16, float32"),
     "model without a base": ("small:Pole rows.csv --baseline 7", "not finite where all inputs are absent"),
     "model without finite outputs": ("small:Pole poles.npy --on-bad-row skip", "for the first rows are not finite"),
+    "program in training mode": ("training.pt2 rows.csv", "(before torch.export.export, call model.eval())"),
     "model of two outputs": ("small:Pair rows.csv", "must return one tensor"),
     "model of a matrix": ("small:Cube rows.csv", "one dimension of them is needed"),
     "model of one number": ("small:Total rows.csv", "must return a row for each row"),
@@ -274,7 +284,11 @@ CASES: dict[str, tuple[str, str]] = {
     "normalised by too few columns": ("small:build rows.csv --normalize 1,2/1,2", "a row has 4 columns; as many"),
     "normalised by too many channels": ("small:pictures images --normalize imagenet", "a row has 1 channels; as many"),
     "whole numbers normalised": (
-        "small:words whole.csv --normalize 0/3", "which is not a whole number in int64"),
+        "small:words whole.csv --normalize 0/3", "is not a whole number in int64 in row 0 (the first row is 0)\n"),
+    "fractions among whole numbers": (
+        "words.pt2 whole.csv --normalize 0/3 --on-bad-row skip",
+        "is not a whole number in int64 in row 0 (the first row is 0)\n"),
+    "infinity among whole numbers": ("small:words infinite.csv", "inf, which is not finite in int64 in row 0"),
     "players and groups": ("small:build rows.csv --players window:2 --groups good.json", "both say which inputs"),
     "players of an unknown kind": ("small:build rows.csv --players pair:2", "superpixel:60, window:25 or channel"),
     "players without a size": ("small:build rows.csv --players window", "--players is window: players are 'window'"),

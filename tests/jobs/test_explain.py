@@ -20,6 +20,7 @@ from small_language import bert_tokenizer, classifier
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
+from dasp.jobs.models import load_model
 from dasp.jobs.options import Options
 from dasp.jobs.plan import CHOSEN, plan
 from dasp.jobs.reading.chunks import open_data
@@ -140,6 +141,23 @@ def test_models_that_take_integers(here):
     exact = ExactShapley(model).attribute(torch.from_numpy(words), target=1)
     for data, names in {"words.npy": ["x0", "x1", "x2", "x3"], "words.csv": list("abcd")}.items():
         assert np.allclose(done("small:words", data, "--target", "1")[names], exact, atol=1e-5)
+    exported = torch.export.export(model, (torch.from_numpy(words),), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    torch.export.save(exported, "words.pt2")
+    for options in ([], ["--trust"]):
+        assert np.allclose(done("words.pt2", "words.csv", "--target", "1", *options)[names], exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_models_that_make_integers_of_some_columns(here, whole):
+    x = rows(20)
+    x[:, 3] = np.arange(20) % 5
+    x = x.round() if whole else x
+    pd.DataFrame(x, columns=list("abcd")).to_csv("mixed.csv", index=False)
+    model = load_model("small:Mixed")
+    exact = ExactShapley(model).attribute(torch.from_numpy(x), target=1)
+    for options in ([], ["--on-bad-row", "skip"]):
+        found = done("small:Mixed", "mixed.csv", "--target", "1", *options)[list("abcd")]
+        assert np.allclose(found, exact, atol=1e-5)
 
 
 def test_rows_with_missing_entries_are_left_out_and_listed(here):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -247,6 +249,24 @@ def test_pickles_are_read_only_if_trusted(tmp_path):
         np.testing.assert_allclose(outputs(loaded, X)[:, 0], fitted.predict(X), rtol=1e-12)
     x = torch.ones(1, 5)
     torch.testing.assert_close(load_model(tmp_path / "model.pt", trust=True)(x), network().eval()(x))
+
+
+def test_pickles_find_their_classes_in_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "classes_of_mine.py").write_text("from torch import nn\n\nclass Plain(nn.Linear):\n    pass\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        plain = importlib.import_module("classes_of_mine").Plain(5, 1)
+        torch.save(plain, tmp_path / "model.pt")
+        (tmp_path / "model.pkl").write_bytes(pickle.dumps(plain))
+    x, before = torch.ones(1, 5), list(sys.path)
+    for name in ("model.pt", "model.pkl"):
+        monkeypatch.delitem(sys.modules, "classes_of_mine")
+        with pytest.raises(BadInput, match=f"{name} cannot be read: No module named 'classes_of_mine'"):
+            load_model(tmp_path / name, trust=True)
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            torch.testing.assert_close(load_model(name, trust=True)(x), plain(x))
+    assert sys.path == before
 
 
 def scripted():

@@ -92,6 +92,25 @@ def test_nothing_of_another_job_is_lost(here, monkeypatch):
     assert "resumed: 24 of 50 rows" in dasp(*second, "--overwrite").out
 
 
+def test_a_page_of_what_was_written_without_inputs(here, monkeypatch):
+    first = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
+    second = [*first, "--report", "page.html"]
+    with monkeypatch.context() as patch:
+        stopping(patch, after=3)
+        assert dasp(*first).code == 130
+    result = dasp(*second)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "out.parquet.parts: was begun without the inputs, which --report and --with-data write" in result.err
+    assert dasp(*first).code == 0
+    result = dasp(*second)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "out.parquet: was written without its inputs" in result.err
+    assert "; dasp report out.parquet PAGE shows it without them, or --overwrite explains the rows again" in result.err
+    assert "(--with-data changed as well)" in dasp(*second, "--target", "1").err
+    assert dasp("report", "out.parquet", "page.html").code == 0
+    assert dasp(*second, "--overwrite").code == 0
+
+
 def test_a_damaged_job(here, monkeypatch):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
     with monkeypatch.context() as patch:

@@ -245,6 +245,14 @@ def test_what_may_be_nothing_is_hatched(plot):
     assert "the interval holds 0" in axes.get_xlabel().replace("\n", " ")
 
 
+@pytest.mark.parametrize("draw", [plots.waterfall, plots.bar, plots.force])
+def test_exact_values_have_no_intervals(draw):
+    axes = draw([3.49, -1.0], std=[0.0, 0.0])
+    told = [text.get_text() for text in axes.findobj(Text)]
+    assert any("+3.49" in text for text in told)
+    assert not any("±" in text for text in told)
+
+
 def test_waterfalls_lead_from_the_base_to_the_sum():
     values = random(30)
     axes = plots.waterfall(values, std=np.arange(30) / 10, base=5.0, most=6)

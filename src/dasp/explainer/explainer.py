@@ -25,7 +25,7 @@ from dasp.explainer.result import Attributed, unbalanced_rows
 from dasp.explainer.rows import Rows, device_of, input_dtype
 from dasp.games.game import Game
 from dasp.games.request import Request
-from dasp.games.target import PREDICTED
+from dasp.games.target import output_number
 from dasp.methods import METHODS, Method
 from dasp.methods.choice import Pace, choose, method_name
 from dasp.methods.wanted import Wanted
@@ -250,12 +250,7 @@ class Explainer:
         """The number of an output by its name, and numbers as Captum takes them."""
         if not isinstance(target, str):
             return target.tolist() if isinstance(target, (np.ndarray, np.generic)) else target
-        names = list(self.output_names or ())
-        if target == PREDICTED and target not in names:
-            return target
-        if target not in names:
-            raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")
-        return names.index(target)
+        return output_number(target, self.output_names)
 
     def _choice(self, request: Request) -> _Chosen:
         """The method for a request; the same for all with as many players and outputs."""

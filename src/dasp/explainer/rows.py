@@ -131,7 +131,8 @@ def device_of(model: Any) -> torch.device | None:
 def takes_integers(model: Any) -> bool:
     """Whether a model looks its inputs up in an embedding, or was exported with integers."""
     if isinstance(model, fx.GraphModule):
-        example = next(node for node in model.graph.nodes if node.op == "placeholder").meta.get("val")
-        return isinstance(example, Tensor) and not example.is_floating_point()
+        known = next(node for node in model.graph.nodes if node.op == "placeholder").meta
+        dtype = known.get("dtype") or getattr(known.get("val"), "dtype", None)
+        return isinstance(dtype, torch.dtype) and not dtype.is_floating_point
     modules = model.modules() if isinstance(model, nn.Module) else ()
     return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

@@ -207,7 +207,8 @@ def _check_function(function: Callable[..., Any], game: Game, at_once: int, roun
     if not _alike(same[0], same[1], rounding):
         raise ValueError(
             "the model's outputs for the same input differ from one evaluation to the next (dropout that is always "
-            "on, or random numbers of its own): its Shapley values would be noise; make it deterministic"
+            "on, or random numbers of its own): its Shapley values would be noise; make it deterministic (before "
+            "torch.export.export, call model.eval())"
         )
     if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0], rounding):
         raise ValueError(

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dasp.errors import BadInput
 from dasp.games.arguments import Target
 
-__all__ = ["PREDICTED", "Selection"]
+__all__ = ["PREDICTED", "Selection", "output_number"]
 
 PREDICTED = "predicted"
+
+
+def output_number(name: str, names: Sequence[str] | None) -> int | str:
+    """The number of an output by its name; "predicted" stays as it is, unless an output is called so.
+
+    >>> output_number("dog", ["cat", "dog"]), output_number("predicted", None)
+    (1, 'predicted')
+    """
+    if name in (names or ()):
+        return list(names or ()).index(name)
+    if name == PREDICTED:
+        return name
+    known = list(names or ()) or "not known; give them as output_names=[…]"
+    raise BadInput(f"there is no output {name!r}: output_names are {known}")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ __all__ = ["PARAMETERS", "check_free", "continues", "describe", "fingerprint"]
 
 PARAMETERS, _OUTPUTS = "the model's parameters", "the model's outputs"
 _LISTED = 10
-_BAD_ROW = name_of("on_bad_row")
+_BAD_ROW, _WITH_DATA = name_of("on_bad_row"), name_of("with_data")
 
 
 def describe(
@@ -58,11 +58,21 @@ def check_free(begun: Job | None, finished: Job | None, now: Job, output: Path, 
         if not begun:
             raise BadInput(f"{parts}: its job.json is damaged; --overwrite starts over")
         if not continues(begun, now):
+            if _lacks_data(begun, now):
+                raise BadInput(
+                    f"{parts}: was begun without the inputs, which --report and --with-data write as well; leave these "
+                    "out to go on, or give --overwrite to start over"
+                )
             _check_same(begun, now, parts)
     if finished is not None:
         if not finished:
             raise BadInput(
                 f"{output}: exists, but is damaged or was not written by dasp explain; --overwrite replaces it"
+            )
+        if _lacks_data(finished, now):
+            raise BadInput(
+                f"{output}: was written without its inputs, which --report and --with-data write as well; dasp report "
+                f"{output} PAGE shows it without them, or --overwrite explains the rows again"
             )
         _check_same(finished, now, output)
 
@@ -70,6 +80,11 @@ def check_free(begun: Job | None, finished: Job | None, now: Job, output: Path, 
 def continues(begun: Job | None, now: Job) -> bool:
     """Whether the parts of a job are parts of this one, too: it is the same, or only more patient with bad rows."""
     return begun in (now, {**now, _BAD_ROW: "fail"})
+
+
+def _lacks_data(found: Job, now: Job) -> bool:
+    """Whether a job is the same but for the inputs, which only this one writes; --report asks for them, too."""
+    return now.get(_WITH_DATA) is True and found == {**now, _WITH_DATA: False}
 
 
 def _check_same(found: Job, now: Job, where: Path) -> None:

@@ -14,6 +14,7 @@ from dasp.jobs.reading.files import files_in
 __all__ = ["CONFIG", "ONNX", "PICKLES", "check_model", "check_text_model", "is_factory", "untrusted"]
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_FILE_OF_A_FACTORY = re.compile(r"(?P<module>.+)\.py:(?P<build>[A-Za-z_][\w.]*)")
 ONNX = ".onnx"
 PICKLES = {
     ".h5": "a Keras file of the old format",
@@ -38,6 +39,13 @@ def is_factory(source: str | Path) -> bool:
 def check_model(source: str | Path, weights: str | Path | None, *, trust: bool) -> None:
     """Refuse a model that is not there, or that is a kind of file that is not read."""
     path = Path(source)
+    if (found := _FILE_OF_A_FACTORY.fullmatch(str(source))) and not path.exists():
+        *folders, module = Path(found["module"]).parts
+        elsewhere = not all(map(str.isidentifier, folders))
+        named = f"{module if elsewhere else '.'.join([*folders, module])}:{found['build']}"
+        raise BadInput(
+            f"{source}: a factory is named by its module, not by the file: write {named}{', in its folder' * elsewhere}"
+        )
     if path.is_dir():
         _check_folder(path, trust=trust)
     elif not is_factory(source):

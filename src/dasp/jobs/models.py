@@ -20,7 +20,8 @@ import pickle
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def load_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     Args:
         source: a model (a module, an `ExportedProgram`, a scikit-learn MLP, a Keras model), the path of a file or
             folder, or "package.module:build", a function or class that is called without arguments; the working
-            directory is searched, too.
+            directory is searched, too, as it is for the classes of a pickle.
         weights: a state dict for a module or factory: `.safetensors`, or what `torch.save` wrote.
         trust: read files that can run code.
 
@@ -81,20 +82,28 @@ def _read(source: str | Path, trust: bool) -> Any:
     return _READERS[Path(source).suffix.lower()](Path(source), trust)
 
 
-def _built(source: str) -> nn.Module:
-    """The module that a factory builds."""
-    name, function = source.split(":")
+@contextmanager
+def _searched_here() -> Iterator[None]:
+    """Find modules in the working directory, too."""
     here = os.getcwd()  # noqa: PTH109 (as it is in sys.path)
     sys.path.insert(0, here)
     try:
-        target: Any = importlib.import_module(name)
-        for part in function.split("."):
-            target = getattr(target, part)
-        model = target()
-    except Exception as error:
-        raise BadInput(f"{source} cannot be built: {line_of(error)}") from error
+        yield
     finally:
         sys.path.remove(here)
+
+
+def _built(source: str) -> nn.Module:
+    """The module that a factory builds."""
+    name, function = source.split(":")
+    try:
+        with _searched_here():
+            target: Any = importlib.import_module(name)
+            for part in function.split("."):
+                target = getattr(target, part)
+            model = target()
+    except Exception as error:
+        raise BadInput(f"{source} cannot be built: {line_of(error)}") from error
     if not isinstance(model, nn.Module):
         raise BadInput(f"{source} builds an object of type {type(model).__name__}, not a torch.nn.Module")
     return model
@@ -123,7 +132,8 @@ def _torch_file(path: Path, trust: bool) -> Any:
     try:
         if is_script(path):
             return _script(path, trust)
-        content = read_torch(path, trust=trust)
+        with _searched_here() if trust else nullcontext():
+            content = read_torch(path, trust=trust)
     except BadInput:
         raise
     except Exception as error:
@@ -149,7 +159,8 @@ def _pickled(path: Path, trust: bool) -> Any:
     try:
         import joblib  # noqa: PLC0415 (of scikit-learn)
 
-        return joblib.load(path)
+        with _searched_here():
+            return joblib.load(path)
     except Exception as error:
         raise BadInput(f"{path} cannot be read: {line_of(error)}") from error
 

@@ -18,9 +18,10 @@ from dasp import players
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import MultilayerPerceptron
 from dasp.explainer.misfit import far_from_zero
-from dasp.explainer.rows import device_of, input_dtype, takes_integers
+from dasp.explainer.rows import device_of
 from dasp.games.target import PREDICTED
 from dasp.jobs import groups
+from dasp.jobs.dtypes import surveyed
 from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.identity import PARAMETERS, fingerprint
 from dasp.jobs.inputs import check_apart, contents
@@ -29,9 +30,11 @@ from dasp.jobs.opened import Opened, open_files
 from dasp.jobs.options import Options, name_of
 from dasp.jobs.output import Job
 from dasp.jobs.output_names import check_number
-from dasp.jobs.reading.chunks import Reader, Survey, survey
+from dasp.jobs.reading.chunks import Reader, Survey
 from dasp.jobs.reading.classes import said
+from dasp.jobs.reading.normalized import file_of
 from dasp.jobs.reading.source import Source
+from dasp.jobs.reading.tables import Table
 from dasp.jobs.worker import Task, Worker, Works, outputs_of
 
 __all__ = [
@@ -40,7 +43,6 @@ __all__ = [
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _LISTED = 10
-_DTYPES = ("float16", "float32", "float64")
 
 CHOSEN, WHY = "the method that was chosen", "why"  # in the identity of a job
 Say = Callable[[str], None]
@@ -71,20 +73,19 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
     model = load_model(options.model, weights=options.weights, trust=options.trust)
     if isinstance(model, Evaluated):
         model.check_method(options.model, options.method)
-    dtype = _dtype(model, options)
     if isinstance(model, MultilayerPerceptron):
         opened = opened.in_order(model.in_order)
     source = opened.source
     check_apart(options, model)
     read = contents(options, model)
-    seen = survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
+    dtype, seen = surveyed(model, source, options)
     shape = source.shape
     what = f"rows of {shape[0]} inputs" if len(shape) == 1 else f"rows of shape {shape}"
     for line in description(options.data, what, seen):
         say(line)
     absent = groups.absent(options, source, dtype, seen.mean)
     mask, names, masks = _players(opened)
-    outputs = _outputs(model, seen, options)
+    outputs = _outputs(model, seen, source, options)
     before = _chosen_before(options, model, earlier)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
@@ -133,18 +134,6 @@ def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str
     resumed, as it depends on the model's time."""
     same = all(earlier.get(name_of(name)) == value for name, value in options.of_explainer().items())
     return earlier.get(CHOSEN, {}) if same and earlier.get(PARAMETERS) == fingerprint(model) else {}
-
-
-def _dtype(model: nn.Module, options: Options) -> str:
-    """The dtype of the rows that the model takes, by NumPy's name."""
-    if isinstance(model, Evaluated):
-        return model.dtype
-    if takes_integers(model):
-        return "int64"
-    dtype = str(input_dtype(model)).removeprefix("torch.")
-    if dtype not in _DTYPES:
-        raise BadInput(f"{options.model}: computes in {dtype}; models in {', '.join(_DTYPES)} can be explained")
-    return dtype
 
 
 def _players(opened: Opened) -> tuple[Any, tuple[str, ...] | None, str | None]:
@@ -203,7 +192,7 @@ def description(data: Path, what: str, seen: Survey, wrong: str = "missing or in
         yield f"warning: {warning}"
 
 
-def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
+def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -> int:
     """The number of outputs that the model has."""
     x = torch.from_numpy(seen.example)
     if options.device is not None:
@@ -213,8 +202,10 @@ def _outputs(model: nn.Module, seen: Survey, options: Options) -> int:
     except BadInput:
         raise
     except Exception as error:
+        shape, table = tuple(x.shape[1:]), isinstance(file_of(source), Table)
+        hint = f"; {shape[0]} columns are inputs; --columns or --drop choose them" if table else ""
         raise BadInput(
-            f"{options.model} does not take rows of {options.data}, of shape {tuple(x.shape[1:])}: {line_of(error)}"
+            f"{options.model} does not take rows of {options.data}, of shape {shape}: {line_of(error)}{hint}"
         ) from error
     return outputs.shape[1]
 

@@ -58,7 +58,8 @@ def described(explanation: Any) -> str:
         order = largest(row.values, len(row.values))[0][:_TOLD]
         halves = [None if row.half is None else float(row.half[i]) for i in order]
         told = [
-            f"{plain(row.names[i])} {within(float(row.values[i]), half)}" for i, half in zip(order, halves, strict=True)
+            f"{plain(row.names[i])} {within(float(row.values[i]), half or None)}"
+            for i, half in zip(order, halves, strict=True)
         ]
         total = number(float(row.values.sum()), signed=True)
         to = f"{total} to the base value {number(float(row.base))}" if row.base is not None else f"up to {total}"

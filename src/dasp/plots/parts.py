@@ -34,8 +34,8 @@ class Part:
 
     @property
     def text(self) -> str:
-        """The value with its interval."""
-        return within(self.value, self.half)
+        """The value with its interval, unless it is exact."""
+        return within(self.value, self.half or None)
 
 
 def largest(sizes: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ def _spans(found: Given, largest: float) -> str:
     pieces = _pieces(found)
     spans = []
     for i, piece in enumerate(pieces):
-        said = within(float(found.values[i]), None if found.half is None else float(found.half[i]))
+        said = within(float(found.values[i]), None if found.half is None else float(found.half[i]) or None)
         frame = f";outline:1px dashed {DARK}" if found.uncertain[i] else ""
         said += ", uncertain" if found.uncertain[i] else ""
         colour = shade(float(found.values[i]) / largest)

@@ -22,7 +22,7 @@ from dasp.explainer.text.tokens import Tokens
 from dasp.explainer.text.vocabulary import Vocabulary
 from dasp.games.arguments import Arguments
 from dasp.games.request import Request
-from dasp.games.target import PREDICTED, Selection
+from dasp.games.target import Selection, output_number
 from dasp.methods import METHODS
 from dasp.methods.choice import MOST, TOLERANCE, method_name
 from dasp.methods.wanted import Wanted
@@ -257,14 +257,9 @@ class TextExplainer:
 
     def _number(self, target: Any) -> Any:
         """The number of an output by its name."""
-        names = self.output_names or []
-        if not isinstance(target, str):
-            return None if target is None else int(target)
-        if target == PREDICTED and target not in names:
-            return target
-        if target not in names:
-            raise BadInput(f"there is no output {target!r}: output_names are {names or 'not known'}")
-        return names.index(target)
+        if isinstance(target, str):
+            return output_number(target, self.output_names)
+        return None if target is None else int(target)
 
     def _names_of(self, found: list[TextAttributed], target: Any) -> list[str] | str | None:
         """The names of the outputs that are explained: of all (a function may have fewer), or of one that all have."""

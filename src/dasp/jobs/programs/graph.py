@@ -81,7 +81,9 @@ class _Builder:
                     if first:
                         check_rows(values[_name(kind, value)])
                         first = False
-                    self._define(_name(kind, value), self.graph.placeholder(f"input_{self.asked}"))
+                    given = self.graph.placeholder(f"input_{self.asked}")
+                    given.meta["dtype"] = PLAIN["as_scalar_type"](values[_name(kind, value)]["dtype"])
+                    self._define(_name(kind, value), given)
                 elif kind in ("as_none", *_NUMBERS):  # is a constant of the graph, and need not be given
                     self.graph.placeholder(f"input_{self.asked}", default_value=PLAIN[kind](value))
                     constants = True

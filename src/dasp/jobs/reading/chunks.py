@@ -27,11 +27,15 @@ from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, is_number, open_table
 
-__all__ = ["TEXT", "Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
+__all__ = ["TEXT", "Chunk", "Fraction", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
 _SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
 TEXT = "text"  # instead of a dtype
+
+
+class Fraction(BadInput):
+    """An entry that is not whole where whole numbers are wanted: the dtype does not fit, rather than the row."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,9 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     for raw in source.chunks(_together(source)):
         values, targets = raw.values, raw.targets
         cast, usable = _cast(values, dtype)
+        if (broken := _fractions(values, dtype).reshape(len(values), -1).any(1)).any():
+            row = int(np.argmax(broken))
+            raise Fraction(f"{path}: {_what(source, values[row], dtype)} in row {count + row} (the first row is 0)")
         if targets is not None:
             _check_targets(path, targets, count)
             usable &= ~np.isnan(targets)
@@ -255,21 +262,30 @@ def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np
         return cast, np.isfinite(cast) if cast.dtype.kind == "f" else cast == values
 
 
+def _fractions(values: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
+    """Which values are not whole, if these are to be."""
+    if dtype == TEXT or np.dtype(dtype).kind == "f":
+        return np.zeros(values.shape, bool)
+    with np.errstate(invalid="ignore"):
+        return np.isfinite(values) & (np.floor(values) != values)
+
+
 def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
-    cast, fits = _entries(row, dtype)
+    _, fits = _entries(row, dtype)
     if fits.all():
         table = file_of(source)
         assert isinstance(table, Table)  # others have no targets that could be missing
         return f"no target (column {table.target!r})"
-    where = tuple(int(i) for i in np.argwhere(~fits)[0])
+    broken = _fractions(row, dtype)
+    where = tuple(int(i) for i in np.argwhere(broken if broken.any() else ~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
     value = row[where]
     if dtype == TEXT:
         return f"{place} is missing or empty"
     if np.isnan(value):
         return f"{place} is missing or NaN"
-    return f"{place} is {value}, which is not {'finite' if cast.dtype.kind == 'f' else 'a whole number'} in {dtype}"
+    return f"{place} is {value}, which is not {'a whole number' if broken.any() else 'finite'} in {dtype}"
 
 
 def _check_targets(path: Path, targets: NDArray[np.float64], start: int) -> None:

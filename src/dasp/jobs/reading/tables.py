@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ class CSV(Table):
         try:
             yield from pv.open_csv(self.file, read, parse, convert)
         except (pa.ArrowException, OSError) as error:
-            raise _told(self.file, error, head.names) from error
+            raise _told(self.file, error, head.names, self.target) from error
 
 
 class Parquet(Table):
@@ -239,11 +240,18 @@ def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _told(file: Path, error: Exception, names: list[str] | None = None) -> BadInput:
-    """The error that pyarrow reports, with the column's name instead of its number, and rows counted from 0."""
-    text = re.sub(r"In CSV column #(\d+):", lambda found: f"column {(names or [])[int(found[1])]!r}:", line_of(error))
+def _told(file: Path, error: Exception, names: list[str] | None = None, target: str | None = None) -> BadInput:
+    """The error that pyarrow reports, with the column's name instead of its number, and rows counted from 0; what to do
+    with a column of texts."""
+    said = line_of(error)
+    found = re.search(r"In CSV column #(\d+):", said)
+    name = (names or [])[int(found[1])] if found else ""
+    text = said.replace(found[0], f"column {name!r}:") if found else said
     text = re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - 2} (the first row is 0)", text)
-    text = re.sub(r"CSV conversion error to (double|bool): invalid value", "not a number:", text)
+    text, texts = re.subn(r"CSV conversion error to (double|bool): invalid value", "not a number:", text)
+    if found and texts:
+        left_out = f"--id {shlex.quote(name)} takes it as the rows' name, --drop {shlex.quote(name)} leaves it out"
+        text += f"; {'class indices 0, 1, … are needed' if name == target else left_out}"
     return BadInput(f"{file}: {text}")
 
 
