@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = [
-    "BadInput", "Operation", "OverflowingRows", "Stopped", "UnsupportedOperation", "UntraceableModel", "line_of",
+    "BadInput", "Fraction", "Operation", "OverflowingRows", "Stopped", "UnsupportedOperation", "UntraceableModel",
+    "line_of",
 ]  # fmt: skip
 
 _LONGEST = 300  # characters of another library's message
@@ -22,6 +23,10 @@ class BadInput(ValueError):
         ...
     dasp.errors.BadInput: rows.csv: column 'age' has text in row 3
     """
+
+
+class Fraction(BadInput):
+    """An entry that is not whole where whole numbers are wanted: the dtype does not fit, rather than the row."""
 
 
 class Stopped(RuntimeError):

@@ -160,7 +160,7 @@ CASES: dict[str, tuple[str, str]] = {
     "target that is no name": (
         "small:build rows.csv --target w --output-names x,y,z", "no column 'w'; there are 'a', 'b', 'c', 'd'; outputs"),
     "target that is no name, of an NPY": (
-        "small:build rows.npy --target w --output-names x,y,z", "files have columns; outputs are 'x', 'y', 'z'"),
+        "small:build rows.npy --target w --output-names x,y,z", "files have; outputs are 'x', 'y', 'z'"),
     "class that has no name": (
         "small:build classes.csv --target label --drop lost --output-names no,yes,so",
         "classes.csv: the target in row 1 is 'perhaps'; outputs are 'no', 'yes', 'so'"),

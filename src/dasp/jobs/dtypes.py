@@ -7,11 +7,11 @@ import re
 import torch
 from torch import fx, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, Fraction
 from dasp.explainer.rows import device_of, input_dtype, takes_integers
 from dasp.jobs.evaluated import Evaluated
 from dasp.jobs.options import Options
-from dasp.jobs.reading.chunks import Fraction, Survey, survey
+from dasp.jobs.reading.chunks import Survey, survey
 from dasp.jobs.reading.source import Source
 from dasp.jobs.worker import outputs_of
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dasp.errors import BadInput, line_of
+from dasp.errors import BadInput, Fraction, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
 from dasp.jobs.reading.arrow import column
 from dasp.jobs.reading.classes import said
@@ -27,15 +27,11 @@ from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
 from dasp.jobs.reading.source import BYTES, Source
 from dasp.jobs.reading.tables import CSV, TABLES, Table, is_number, open_table
 
-__all__ = ["TEXT", "Chunk", "Fraction", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
+__all__ = ["TEXT", "Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
 _SURVEYED, _ENTRIES = 4096, 2**24  # rows and entries looked at together, at most
 _FEW = 2
 TEXT = "text"  # instead of a dtype
-
-
-class Fraction(BadInput):
-    """An entry that is not whole where whole numbers are wanted: the dtype does not fit, rather than the row."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +121,7 @@ def open_data(
     }.items():
         if value is not None and (folder or suffix in ARRAYS):
             outputs = f"; {said(classes, len(classes))}" if classes and option == "--target" else ""
-            raise BadInput(
-                f"{option} names columns, but {path} has none: only CSV and Parquet files have columns{outputs}"
-            )
+            raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have{outputs}")
     if folder:
         from dasp.jobs.reading.images import open_images  # noqa: PLC0415 (Pillow is for images only)
 
