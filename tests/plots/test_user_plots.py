@@ -17,6 +17,7 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.patches import Polygon
 from matplotlib.text import Text
+from scipy import stats
 
 from dasp import plots
 from dasp.errors import BadInput
@@ -290,9 +291,9 @@ def test_bars_have_both_kinds_of_intervals():
         [sizes[:, others].sum(1).mean(), sizes[:, first].mean()]
     )
     inner = 1.96 * 0.4 / math.sqrt(50)
-    rows = 1.96 * sizes[:, first].std(ddof=1) / math.sqrt(50)
+    rows = stats.t.ppf(0.975, 49) * sizes[:, first].std(ddof=1) / math.sqrt(50)
     bars = bars_of(axes)[1]
-    assert bars[1] - bars[0] == pytest.approx(2 * math.hypot(inner, rows))
+    assert bars[1] - bars[0] == pytest.approx(2 * math.hypot(inner, rows), rel=1e-4)
     thick = [line for line in axes.lines if line.get_linewidth() > 3]
     assert np.ptp(thick[1].get_xdata()) == pytest.approx(2 * inner)
     assert np.ptp(thick[0].get_xdata()) == pytest.approx(2 * inner * math.sqrt(2))
