@@ -140,7 +140,7 @@ def _absent(job: dict[str, Any]) -> str:
         return f"taken from the rows of the {given}, and outputs are averaged"
     if "value" in told:
         return f"{number(float(told['value']))} ({given})"
-    return given
+    return "the average of its column (baseline mean)" if given == "baseline mean" else given
 
 
 def _errors(known: Known) -> tuple[str, str]:
