@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -10,10 +9,10 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
-from dasp.games.idle import Active
+from dasp.games.idle_players import Active
 from dasp.games.request import yardstick
 
-__all__ = ["Refined", "collected", "refined", "stages", "warn_of_missed"]
+__all__ = ["Refined", "check_replicates", "collected", "refined", "stages"]
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,7 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     )  # fmt: skip
 
 
-def warn_of_missed(estimate: Estimate, tolerance: float | None, most: str) -> None:
-    """Say that rows missed the tolerance with the `most` that was allowed."""
-    missed = 0 if estimate.missed is None else int(estimate.missed.sum())
-    if missed:
-        warnings.warn(
-            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, "
-            "or see with return_std what was reached.",
-            stacklevel=3,
-        )
+def check_replicates(number: int, unit: str) -> None:
+    """Refuse a number of samples that says nothing of their error."""
+    if number < 2:
+        raise ValueError(f"a standard error needs at least 2 {unit}")

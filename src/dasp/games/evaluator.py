@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from dasp.games.game import Game
-from dasp.games.target import Selection
+
+if TYPE_CHECKING:  # a request makes evaluators
+    from dasp.games.request import Selection
 
 __all__ = ["Evaluator"]
 

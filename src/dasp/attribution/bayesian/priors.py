@@ -9,12 +9,12 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor
 
-from dasp.attribution.any_method import estimated
 from dasp.attribution.base import Estimate
-from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.posterior import Trust
+from dasp.attribution.bayesian.regression import Covariance
+from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
-from dasp.attribution.gradient import GradientDASP
+from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.games.game import Game
 from dasp.games.request import Request
 

@@ -24,6 +24,7 @@ from torch import Tensor
 __all__ = ["Pairs", "pair_count"]
 
 _GOLDEN = (5**0.5 - 1) / 2
+_PAIRS_AT_ONCE = 4096
 _RANKED = 2**62  # sizes with fewer pairs than this are drawn by their rank, without replacement
 
 
@@ -78,6 +79,10 @@ class Pairs:
     def weights(self) -> Tensor:
         """w_s of every pair."""
         return shapley_weights(self.players)[self.sizes.long() - 1]
+
+    def slices(self) -> list[slice]:
+        """Return the places of all pairs in parts of at most 4,096."""
+        return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self), _PAIRS_AT_ONCE)]
 
     def centred(self, part: slice = slice(None)) -> Tensor:
         """z = 1_S − s/N."""
