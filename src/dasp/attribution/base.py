@@ -1,4 +1,4 @@
-"""What our estimators share: one way to answer `attribute`, an `Estimate`, and the `Profile` of what each costs.
+"""The parts that our estimators share: one way to answer `attribute`, an `Estimate`, and a `Profile` of the cost.
 
 An estimator has two entrances. `attribute` is Captum's: each estimator writes down its own options, so that signatures,
 help and type checkers show them, and leaves the work to `PlayerMethod._attribute`, which understands the arguments once
@@ -69,7 +69,7 @@ def _none(_: Game) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What a method costs for one row of a game, in evaluations of the model, and what it can do.
+    """The cost of a method for one row of a game, in evaluations of the model, and its abilities.
 
     >>> from dasp.games.request import games
     >>> (game,) = games(Arguments(torch.ones(1, 6)))
@@ -138,7 +138,7 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
 
     @classmethod
     def profile(cls, *args: Any, **settings: Any) -> Profile:
-        """Return what the method costs and can do, if it is made with these settings."""
+        """Return the cost and the abilities of the method, if it is made with these settings."""
         raise NotImplementedError(f"the cost of {cls.__name__} is not known")
 
     @classmethod
@@ -182,7 +182,7 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
 class PropagatedAttribution(PlayerMethod):
     """An attribution method that needs the model's graph, not only its outputs."""
 
-    _pool_first = True  # whether the graph may rectify after pooling
+    _pool_first = True  # the graph may rectify after pooling
 
     def _whole(self) -> Collection[Any]:
         """The operations that stay whole in the graph."""
@@ -195,13 +195,13 @@ class PropagatedAttribution(PlayerMethod):
         self._asked: Callable[..., Any] = self.forward_func  # last; it is held here, as its graphs go with it
 
     def _called(self, request: Request) -> nn.Module | ExportedProgram:
-        """What is traced: the model, or how the request calls it."""
+        """Return what is traced: the model, or the function by which the request calls it."""
         self._asked = request.function
         model = self.model if request.function is self.forward_func else request.function
         return checked_model(model)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A program cannot be pickled, but saved."""
+        """Save an exported program as bytes, as it cannot be pickled."""
         state = dict(vars(self))
         state["_asked"] = None
         if isinstance(self.model, ExportedProgram):
@@ -217,7 +217,7 @@ class PropagatedAttribution(PlayerMethod):
             self.forward_func = self.model.module()
 
     def traces(self, request: Request) -> list[fx.GraphModule]:
-        """The model's graph for inputs like those of each game."""
+        """Return the model's graph for inputs like those of each game."""
         model = self._called(request)
         return [
             KeptGraphs.of(model).traced(
@@ -227,7 +227,7 @@ class PropagatedAttribution(PlayerMethod):
         ]  # fmt: skip
 
     def lifts(self, request: Request, at_once: int | None = None) -> list[Lifted]:
-        """The model lifted for the players of each game, from a graph that gives the request's outputs; at most
+        """Return the model lifted for the players of each game, from a graph that gives the request's outputs; at most
         `at_once` rows are evaluated at once."""
         model = self._called(request)
         return [
@@ -238,7 +238,7 @@ class PropagatedAttribution(PlayerMethod):
     def lift(
         self, game: Game, outputs: Outputs | None = None, model: nn.Module | ExportedProgram | None = None
     ) -> Lifted:
-        """The model lifted for the game's players; raises what says why it cannot be."""
+        """Return the model lifted for the game's players, or raise an error that says why it cannot be lifted."""
         model = checked_model(self.model) if model is None else model
         first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
@@ -260,5 +260,6 @@ def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = 
 
 
 def rows_at_once(frontier: Frontier) -> int:
-    """How many rows to propagate at once, given the frontier of one: as many as a processor's cache holds well."""
+    """Return the number of rows to propagate at once, by the frontier of one: as many as a processor's cache holds
+    well."""
     return max(1, _CHUNK_ENTRIES // frontier.entries)

@@ -93,7 +93,7 @@ class ExactShapley(PlayerMethod):
 
 
 def exact_values(evaluator: Evaluator) -> Tensor:
-    """The Shapley values of one game, (players, rows, *selected)."""
+    """Return the Shapley values of one game, (players, rows, *selected)."""
     game = evaluator.game
     result = torch.empty(game.count, *evaluator.full.shape, dtype=torch.float64)
     for part, rows in evaluator.slices():

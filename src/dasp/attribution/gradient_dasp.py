@@ -210,8 +210,8 @@ class GradientDASP(PropagatedAttribution):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Tensor:
-        """Pairwise Shapley interaction values I_ij = ∫ ∂²F/∂q_i∂q_j dq: how much more two players add together than
-        each by itself. (rows, players, N), for all players or only the chosen ones; the diagonal is 0.
+        """Return pairwise Shapley interaction values I_ij = ∫ ∂²F/∂q_i∂q_j dq: how much more two players add together
+        than each by itself. They are (rows, players, N), for all players or only the chosen ones; the diagonal is 0.
 
         The arguments are those of `attribute`; one output must be selected. A chosen player costs two forward and
         backward passes per node.
@@ -293,7 +293,7 @@ def _weighted(slopes: Tensor, weights: Any) -> Tensor:
 
 
 def _over_baselines(each: Tensor, request: Request) -> Tensor:
-    """What there is of every row of a game beside each baseline, (baselines, rows of the game)."""
+    """Return what there is of every row of a game beside each baseline, (baselines, rows of the game)."""
     return each.view(len(request.empties), -1)
 
 
@@ -337,7 +337,7 @@ class Extension:
 
     @torch.enable_grad()
     def slopes(self, places: Array, rows: Any = slice(None)) -> Tensor:
-        """∂F̂/∂q_i at each of the `places`: (places, players, rows, *selected)."""
+        """Return ∂F̂/∂q_i at each of the `places`: (places, players, rows, *selected)."""
         parts = [self._slopes(*piece) for piece in self._pieces(places, rows)]
         per_row = -(-len(places) // self.at_once)
         joined = [torch.cat(parts[i : i + per_row]) for i in range(0, len(parts), per_row)]
@@ -345,7 +345,7 @@ class Extension:
 
     @torch.enable_grad()
     def interactions(self, places: Array, weights: Array, players: Sequence[int]) -> Tensor:
-        """Σ over places of weight·∂²F/∂q_i∂q_j, for one selected output: (rows, len(players), N).
+        """Return Σ over places of weight·∂²F/∂q_i∂q_j, for one selected output: (rows, len(players), N).
 
         F is linear in each q_j, so its second derivative is the difference of the first between q_j = 1 and 0. F̂ is
         not: its own second derivative has a pole of order 3/2 where a coalition is certain, and was 2 to 5 times as
@@ -424,7 +424,7 @@ def _hash(seed: int, place: float) -> int:
 
 
 def parameters(index: Index) -> tuple[float, float]:
-    """α and β of a semivalue's Beta distribution."""
+    """Return α and β of a semivalue's Beta distribution."""
     if index == "shapley":
         return 1.0, 1.0
     if isinstance(index, tuple) and len(index) == 2 and all(isinstance(x, (int, float)) and x > 0 for x in index):
@@ -433,14 +433,14 @@ def parameters(index: Index) -> tuple[float, float]:
 
 
 def check_index(index: Index) -> None:
-    """Refuse what is not an index."""
+    """Raise an error if this is not an index."""
     if index != "banzhaf":
         parameters(index)
 
 
 @cache
 def gauss(number: int, index: Index = "shapley") -> tuple[Array, Array]:
-    """The `number` nodes and weights of Gauss's rule for the index; one node at ½ for Banzhaf.
+    """Return the `number` nodes and weights of Gauss's rule for the index; one node at ½ for Banzhaf.
 
     The nodes are the eigenvalues of the Jacobi matrix of the orthogonal polynomials (Golub & Welsch 1969).
 
@@ -467,7 +467,7 @@ def gauss(number: int, index: Index = "shapley") -> tuple[Array, Array]:
 
 @cache
 def fejer(level: int) -> tuple[Array, Array]:
-    """Fejér's second rule with 2^level − 1 nodes in t.
+    """Return the nodes and weights of Fejér's second rule with 2^level − 1 nodes in t.
 
     >>> nodes, weights = fejer(2)
     >>> nodes.round(4), weights.round(4), float(weights.sum().round(4))

@@ -102,7 +102,7 @@ class GradientShapley(PlayerMethod):
             tolerance: stop with a row when its largest standard deviation is below this fraction of
                 |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
             seed: for the coalitions, which are the same for every row.
-            internal_batch_size, show_progress: the largest number of rows to evaluate at once; whether to show a bar.
+            internal_batch_size, show_progress: the largest number of rows to evaluate at once; show a progress bar.
             return_std: also return standard deviations: of sampling, the trapezoid's bias as far as it shows, and what
                 made the values add up; not the bias of several players moving at once, which falls with n_pairs^⅓.
         """

@@ -35,21 +35,21 @@ _CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contr
 
 
 def check_positive(**options: int | None) -> None:
-    """Refuse numbers below 1, by the names of the options."""
+    """Raise an error for numbers below 1, by the names of their options."""
     for name, value in options.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
 
 
 def check_tolerance(tolerance: float | None) -> None:
-    """Refuse what cannot be reached."""
+    """Raise an error for a tolerance that cannot be reached."""
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance must be positive, not {tolerance}")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What `attribute` is given, by Captum's names, and whether the baselines are a background.
+    """The arguments of `attribute`, by Captum's names; `background` is True if the baselines are averaged over.
 
     Inputs may be a dictionary, of the model's keywords; then baselines and masks are so, too, where there is one for
     each. Further arguments are a tuple by position, or a dictionary by keyword.
@@ -73,8 +73,8 @@ class Arguments:
         additional_forward_args: Any = None,
         feature_mask: Tensors | None = None,
     ) -> Arguments:
-        """The arguments of an `attribute` call. Baselines are a background if they have neither one row nor one for
-        each input row.
+        """Return the arguments of an `attribute` call. Baselines are a background if they have neither one row nor one
+        for each input row.
 
         >>> Arguments.given(torch.ones(2, 3), torch.zeros(5, 3)).background
         True
@@ -131,7 +131,7 @@ def _rows_alike(x: Any, baseline: Any) -> bool:
 
 
 def games(arguments: Arguments) -> list[Game]:
-    """Check the arguments. One game, or several if rows have masks of their own."""
+    """Check the arguments, and return one game, or several if rows have masks of their own."""
     on = _inputs(_in_order(arguments.inputs, arguments.inputs))
     baselines = _in_order(arguments.inputs, arguments.baselines, "baselines")
     several: list[Any] = [baselines]
@@ -272,7 +272,7 @@ def _numbered(masks: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], int]:
 
 
 def output_number(name: str, names: Sequence[str] | None) -> int | str:
-    """The number of an output by its name; "predicted" stays as it is, unless an output is called so.
+    """Return the number of an output by its name; "predicted" stays as it is, unless an output is called so.
 
     >>> output_number("dog", ["cat", "dog"]), output_number("predicted", None)
     (1, 'predicted')
@@ -287,7 +287,7 @@ def output_number(name: str, names: Sequence[str] | None) -> int | str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Captum's `target`: which outputs of each row are explained."""
+    """The outputs of each row that are explained: Captum's `target`."""
 
     chosen: Tensor  # (rows, *selected): positions among the flattened outputs of a row
     outputs: torch.Size  # the outputs of a row
@@ -308,19 +308,19 @@ class Selection:
             raise ValueError(f"target {target} does not fit outputs of shape {tuple(values.shape)}: {error}") from error
 
     def captum_targets(self) -> Iterator[Any]:
-        """What Captum takes for `target`, for one selected output after the other: a number or a tuple of numbers if it
-        is the same in all rows, else one for each row; None if the model has a single output."""
+        """Yield what Captum takes for `target`, for one selected output after the other: a number or a tuple of
+        numbers if it is the same in all rows, else one for each row; None if the model has a single output."""
         for column in self.chosen.reshape(len(self.chosen), -1).T:
             places = torch.stack(torch.unravel_index(column, self.outputs), 1).tolist() if self.outputs else []
             each = [place[0] if len(place) == 1 else tuple(place) for place in places]
             yield each[0] if len(set(each)) == 1 else each or None
 
     def rows(self, part: Any) -> Selection:
-        """The selection for some of the rows: a slice or indices."""
+        """Return the selection for some of the rows: a slice or indices."""
         return replace(self, chosen=self.chosen[part.cpu() if isinstance(part, Tensor) else part])
 
     def repeated(self, number: int) -> Selection:
-        """The selection for all rows, `number` times over."""
+        """Return the selection for all rows, `number` times over."""
         return replace(self, chosen=self.chosen.repeat(number, *[1] * (self.chosen.dim() - 1)))
 
     def __call__(self, values: Tensor) -> Tensor:
@@ -362,7 +362,7 @@ class Request:
     selections: list[Selection]
     full: Tensor  # f(x), selected: (rows, *selected)
     empties: Tensor  # f of each baseline: (baselines, rows, *selected)
-    grouped: bool  # whether the players were given by a mask
+    grouped: bool  # the players were given by a mask
     keys: tuple[str, ...] | None = None  # keywords of the inputs, if they were given by these
 
     @staticmethod
@@ -391,8 +391,8 @@ class Request:
         return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
     def of_function(self, function: Callable[..., Tensor]) -> Request:
-        """The same request to another model: a surrogate, say, whose values are a prior. It is called in the same way,
-        and this is the request itself if it is the same model."""
+        """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
+        same way, and this is the request itself if it is the same model."""
         function = like(self.function, function)
         if function is self.function:
             return self
@@ -424,25 +424,25 @@ class Request:
         return max(game.count for game in self.games)
 
     def parts(self) -> Iterator[tuple[slice, Game, Selection]]:
-        """Each game with the rows it has, and what is selected of its outputs."""
+        """Yield each game with the rows it has, and what is selected of its outputs."""
         start = 0
         for game, select in zip(self.games, self.selections, strict=True):
             yield slice(start, start + game.rows), game, select
             start += game.rows
 
     def apart(self) -> Iterator[Request]:
-        """A request for each game."""
+        """Yield a request for each game."""
         for rows, game, select in self.parts():
             full, empties = self.full[rows], self.empties[:, rows]
             yield replace(self, games=[game], selections=[select], full=full, empties=empties)
 
     def captum_targets(self) -> Iterator[Any]:
-        """Captum's `target` for one selected output after the other, for all rows."""
+        """Yield Captum's `target` for one selected output after the other, for all rows."""
         first = self.selections[0]
         return replace(first, chosen=torch.cat([select.chosen for select in self.selections])).captum_targets()
 
     def evaluators(self, at_once: int | None, progress: Any) -> Iterator[Evaluator]:
-        """What evaluates coalitions, for each game."""
+        """Yield an evaluator of coalitions for each game."""
         for rows, game, select in self.parts():
             yield Evaluator(
                 self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
@@ -450,7 +450,7 @@ class Request:
             )  # fmt: skip
 
     def rows_of(self, part: Any) -> Request:
-        """The request for some of the rows (a slice or indices), where all rows have the same players."""
+        """Return the request for some of the rows (a slice or indices), where all rows have the same players."""
         (game,), (select,) = self.games, self.selections
         full, empties = self.full[part], self.empties[:, part]
         return replace(self, games=[game.rows_of(part)], selections=[select.rows(part)], full=full, empties=empties)
@@ -468,7 +468,8 @@ class Request:
         return replace(self, games=games, selections=selections, full=full, empties=empties)
 
     def averaged(self, values: list[Tensor]) -> list[Tensor]:
-        """Values of `beside_each_baseline`, (players, baselines · rows, *selected), averaged over the baselines."""
+        """Return values of `beside_each_baseline`, (players, baselines · rows, *selected), averaged over the
+        baselines."""
         number = len(self.empties)
         if number == 1:
             return values
@@ -476,7 +477,7 @@ class Request:
         return [game.averaged(v.movedim(1, 0)) for v, game in zip(apart, self.games, strict=True)]
 
     def silenced(self, values: list[Tensor]) -> list[Tensor]:
-        """Values with those of idle players exactly 0, where a method gives them rounding."""
+        """Return values with those of idle players exactly 0, where a method gives them rounding."""
         idle = [~game.busy.T for game in self.games]
         return [torch.where(i.view(*i.shape, *[1] * (v.dim() - 2)), 0, v) for i, v in zip(idle, values, strict=True)]
 
@@ -490,11 +491,12 @@ class Request:
             raise OverflowingRows(rows, max(float(x.abs().max()) for x in entries), str(self.games[0].dtype))
 
     def gaps(self, values: list[Tensor]) -> Tensor:
-        """Σ values − (f(x) − f(baseline)), (rows, *selected)."""
+        """Return Σ values − (f(x) − f(baseline)), (rows, *selected)."""
         return torch.cat([v.sum(0) for v in values]) - self.total.to(values[0])
 
     def answer(self, values: list[Tensor]) -> Any:
-        """Values (players, rows, *selected) of each game in the shape of the inputs: the result of `attribute`."""
+        """Return values (players, rows, *selected) of each game in the shape of the inputs: the result of
+        `attribute`."""
         pieces = [game.attributions(v.movedim(0, -1)) for game, v in zip(self.games, values, strict=True)]
         joined = tuple(torch.cat(rows) for rows in zip(*pieces, strict=True))
         if self.keys is not None:
@@ -502,14 +504,14 @@ class Request:
         return joined[0] if self.games[0].single else joined
 
     def in_order(self, attributions: Any) -> tuple[Any, ...]:
-        """Attributions to the inputs, one after the other, from a result of `attribute`."""
+        """Return attributions to the inputs, one after the other, from a result of `attribute`."""
         if isinstance(attributions, dict) and set(attributions) == set(self.keys or ()):
             return tuple(attributions[key] for key in self.keys or ())
         return attributions if isinstance(attributions, tuple) else (attributions,)
 
     def values_of(self, attributions: Tensors, *, whole: bool = True) -> list[Tensor]:
-        """Attributions in the shape of the inputs as values of the players of each game, (players, rows, *selected) in
-        float64 on the CPU; `whole` if every entry has the value of its player, else they are added up."""
+        """Return attributions in the shape of the inputs as values of the players of each game, (players, rows,
+        *selected) in float64 on the CPU; `whole` if every entry has the value of its player, else they are added up."""
         tensors = self.in_order(attributions)
         wanted = [(*self.full.shape, *mask.shape) for mask in self.games[0].masks]
         if [tuple(x.shape) for x in tensors] != wanted:
@@ -521,8 +523,9 @@ class Request:
 
 
 def yardstick(total: Tensor, values: Tensor) -> Tensor:
-    """What a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along dimension 0):
-    a smaller difference is what contributions of both signs leave, and would ask for more than anyone wants."""
+    """Return what a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along
+    dimension 0): a smaller difference is what contributions of both signs leave, and would ask for more than anyone
+    wants."""
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
 
 

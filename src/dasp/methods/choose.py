@@ -53,7 +53,7 @@ _PRIOR, _WITH_PRIOR, _WITHOUT_PRIOR = "gradient_dasp", "bayesian_shapley_on_grad
 
 @dataclass(frozen=True)
 class Budget:
-    """How near, at which cost, and how to go about it."""
+    """What a user asks of a method, whichever it is: how near the truth, at which cost, and how to compute."""
 
     tolerance: float | None = None
     max_evaluations: int | None = None
@@ -79,7 +79,7 @@ class Budget:
         return most if self.max_evaluations is None else self.max_evaluations
 
     def settled(self, evaluations: int, tolerance: float | None) -> Budget:
-        """The same with a number of evaluations, and with a tolerance if none is given."""
+        """Return the same budget with a number of evaluations, and with a tolerance if none is given."""
         own = tolerance if self.tolerance is None else self.tolerance
         return replace(self, max_evaluations=evaluations, max_seconds=None, tolerance=own)
 
@@ -122,7 +122,7 @@ def _samples(method: Method, game: Game, evaluations: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Pace:
-    """How quick a model is, in seconds for one row."""
+    """The time that a model takes, in seconds for one row."""
 
     evaluation: float  # of a coalition, over all rows of a background
     prior: float | None  # a propagated prior; None if there is none
@@ -170,7 +170,7 @@ def _time_of_evaluation(evaluator: Evaluator) -> float:
 
 
 class _NoProgress:
-    """Shows nothing."""
+    """A progress bar that shows nothing."""
 
     def update(self, number: int) -> None:
         """Do nothing."""
@@ -189,13 +189,13 @@ def _timed(function: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method of `METHODS` with its budget, and why."""
+    """The identifier of a method, with its budget, and the reason for it."""
 
     method: str
     reason: str
     budget: Budget
-    obstacle: bool = False  # whether moments cannot be propagated, though that would pay
-    times: str = ""  # that were measured, and are others every time
+    obstacle: bool = False  # moments cannot be propagated, though that would pay
+    times: str = ""  # the times that were measured, which are others every time
 
     @property
     def full_reason(self) -> str:
@@ -204,7 +204,7 @@ class Choice:
 
 
 def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice:
-    """The method for a request; `pace` times the model, where that matters.
+    """Choose the method for a request; `pace` times the model, where that matters.
 
     >>> from dasp.games.request import Arguments
     >>> request = Request.of(lambda x: x.prod(1), Arguments(torch.ones(1, 6)))
@@ -249,8 +249,8 @@ def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice
 
 
 def _worth(evaluations: int, allowed: int, each: float) -> float:
-    """How many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot be had in
-    its place: then it may take a moment, or as long as the largest budget."""
+    """Return how many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot
+    be had in its place: then it may take a moment, or as long as the largest budget."""
     return evaluations * each if allowed >= evaluations else max(evaluations * each, MOST * each, _MOMENT)
 
 

@@ -174,7 +174,7 @@ class _Estimate:
     seed: int
 
     def to(self, evaluations: int, tolerance: float | None) -> Refined:
-        """Means, standard deviations, and what is to be said of each row."""
+        """Refine the posterior up to a number of evaluations, or a tolerance."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
             values = exact_values(self.evaluator)

@@ -50,7 +50,7 @@ _HALVINGS = 60  # of an interval, for a quantile
 
 @dataclass(frozen=True)
 class Trust:
-    """What is thought of the prior before any data: the log of the signal (its error) to noise is Student's t with
+    """The trust in a prior before any data: the log of the signal (its error) to noise is Student's t with
     three degrees of freedom about log `centre`, so that data can say otherwise."""
 
     centre: float
@@ -58,14 +58,14 @@ class Trust:
     gap: float | None = None  # κ; None if the completeness gap says nothing, as of priors that are made to have none
 
     def log_density(self) -> Tensor:
-        """Evaluate it over the grid of signal-to-noise ratios."""
+        """Return the log of its density over the grid of signal-to-noise ratios."""
         x = (_SIGNAL / self.centre).log() / self.spread
         return -2 * (1 + x**2 / 3).log()
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of Shapley values: (columns, players) each; a column is an output of a row."""
+    """The mean and standard deviation of Shapley values, (columns, players) each; a column is an output of a row."""
 
     mean: Tensor
     deviation: Tensor
@@ -83,7 +83,7 @@ def posterior(
     sums: Tensor | None = None,
     distance: bool = False,
 ) -> Posterior:
-    """What the values of pairs say of the Shapley values.
+    """Return the posterior of the Shapley values, given the values of pairs.
 
     Args:
         regression: on the pairs that were evaluated.
@@ -93,7 +93,7 @@ def posterior(
         covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
         sums: (v(S) + v(Sᶜ))/2, (pairs, columns), by which to choose interactions where there are enough pairs for it.
-        distance: whether to find out how far the prior is from the Shapley values; without interactions by `sums`.
+        distance: also find out how far the prior is from the Shapley values; without interactions by `sums`.
     """
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
@@ -119,7 +119,7 @@ def posterior(
 
 @dataclass(frozen=True)
 class _Given:
-    """What hyper-parameters are averaged over with, column by column."""
+    """The quantities of each column that all hyper-parameters share."""
 
     total: Tensor
     prior: Tensor
@@ -249,8 +249,8 @@ class Distance:
 
     @staticmethod
     def of(numbers: Tensor, means: Tensor, variances: Tensor, logs: Tensor, freedom: int) -> Distance:
-        """Moments of Q from those of R (columns, choices, players), as if players were independent given σ², which is
-        known from so many degrees of freedom."""
+        """Return the moments of Q from those of R (columns, choices, players), as if players were independent given
+        σ², which is known from so many degrees of freedom."""
         away, variances = (numbers[:, None] - means).square(), variances.clamp(min=0)
         unknown = variances.sum(2)
         spread = 2 * variances.square().sum(2) + 4 * (away * variances).sum(2) + 2 * unknown**2 / max(1, freedom - 4)
@@ -263,7 +263,7 @@ class Distance:
         return Distance(*(torch.cat([getattr(part, name) for part in parts], dimension) for name in names))
 
     def times(self, size: Tensor) -> Distance:
-        """Numbers and values in another unit, column by column."""
+        """Return the distance for numbers and values in another unit, column by column."""
         square = size[:, None] ** 2
         return Distance(self.mean * square, self.variance * square**2, self.unknown * square, self.logs)
 
@@ -280,7 +280,7 @@ class Distance:
         )
 
     def quantile(self, probability: float) -> Tensor:
-        """The number that Q is below with a probability, (columns,)."""
+        """Return the number that Q is below with a probability, (columns,)."""
         mean = self.mean.clamp(min=torch.finfo(self.mean.dtype).tiny)
         spread = (self.variance.sqrt() / mean).square().log1p().sqrt().clamp(min=1e-6)
         centre = mean.log() - spread**2 / 2

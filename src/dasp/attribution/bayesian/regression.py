@@ -1,4 +1,4 @@
-"""What the values of some pairs of coalitions say, reduced to the part of the regression that rows share.
+"""The regression on the values of some pairs of coalitions, reduced to the part of the regression that rows share.
 
 With covariance V = ν + b·interactions of everything but β (see `posterior`), m pairs tell about β what no more than
 min(m, N) pseudo-observations with independent noise of variance 1 do: values = A β + noise. For m ≤ N they are the
@@ -87,7 +87,8 @@ class Covariance:
 
 @dataclass(frozen=True)
 class Directions:
-    """Indices: column c (one for all, where T is the same), direction k, player p."""
+    """The directions in which pseudo-observations are independent. Indices: column c (one for all, where T is the
+    same), direction k, player p."""
 
     values: Tensor  # eigenvalues of ATAᵀ, given Σβ (ck)
     vectors: Tensor | None  # of the observations, in columns (c, observation, k); None if these are the directions
@@ -99,14 +100,15 @@ class Directions:
 
     @staticmethod
     def orthogonal(matrix: Tensor, white: Tensor) -> Directions:
-        """Directions of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
+        """Return the directions of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
         share = torch.full((1, matrix.shape[1]), 1 / matrix.shape[1], dtype=matrix.dtype)
         values, total = matrix.square().sum(1)[None], 1 / share[:, :1]
         return Directions(values, None, matrix[None], white[None], 1 - share, share, total)
 
     @staticmethod
     def of(matrix: Tensor, white: Tensor, covariance: Covariance) -> Directions:
-        """Directions from A (observations, players) and the covariance of the observations with the white part of R."""
+        """Return the directions from A (observations, players) and the covariance of the observations with the white
+        part of R."""
         root = covariance.scale.sqrt()
         smooth, ones = matrix * root[:, None], root
         if covariance.correlation is not None:
@@ -120,7 +122,7 @@ class Directions:
         return Directions(values.clamp(min=0), vectors, vectors.mT @ smooth, vectors.mT @ white, before, share, total)
 
     def along(self, residual: Tensor) -> Tensor:
-        """Observations (columns, observations) in these directions."""
+        """Return observations (columns, observations) in these directions."""
         return residual if self.vectors is None else (residual[:, None] @ self.vectors)[:, 0]
 
 
@@ -136,13 +138,13 @@ class ReducedDesign:
     flat: Directions  # what they tell of players who are all alike before
 
     def directions(self, covariance: Covariance) -> Directions:
-        """What they tell of players whose values are distributed like that before."""
+        """Return what they tell of players whose values are distributed like that before."""
         return Directions.of(self.matrix, self.white, covariance)
 
 
 @dataclass(frozen=True)
 class PairSummary:
-    """What the values of some columns say."""
+    """The values of some columns, summed up as pseudo-observations."""
 
     design: ReducedDesign
     values: Tensor  # (k, columns)
@@ -192,7 +194,7 @@ class Regression(ABC):
 
     @property
     def numbers(self) -> int:
-        """How many numbers of eight bytes it keeps."""
+        """The number of numbers of eight bytes that it keeps."""
         shared = len(self.pairs) * (self.pairs.players // 8 + 4)
         return len(self.strengths) * self._numbers_each() + shared + (self.second.numbers if self.second else 0)
 
@@ -224,14 +226,14 @@ class Regressions:
         return Regressions, ()
 
     def pairs(self, players: int, number: int, seed: int) -> Pairs:
-        """The first pairs of the design for a seed."""
+        """Return the first pairs of the design for a seed."""
         key, last = (players, number, seed), self._pairs
         if last is None or last[0] != key:
             self._pairs = last = key, Pairs.draw(*key)
         return last[1]
 
     def on(self, pairs: Pairs, seed: int) -> Regression:
-        """Give the regression on pairs of the design for a seed, a kept one if there is one."""
+        """Return the regression on pairs of the design for a seed, a kept one if there is one."""
         key = (pairs.players, len(pairs), seed)
         regression = self._kept.get(key)
         if regression is None:
@@ -392,20 +394,21 @@ def _log_determinant(root: Tensor) -> float:
 
 
 def size_means(pairs: Pairs) -> Tensor:
-    """sin(πj(2s/N − 1)), (pairs, J): the mean of y by size, which is odd about N/2 and has no Shapley value. The more
-    pairs, the more waves."""
+    """Return sin(πj(2s/N − 1)), (pairs, J): the mean of y by size, which is odd about N/2 and has no Shapley value.
+    The more pairs, the more waves."""
     waves = min(4, len(pairs) // 24, (pairs.players - 1) // 2)
     j = torch.arange(1, waves + 1, dtype=torch.float64)
     return torch.sin(pi * j * (2 * pairs.sizes[:, None] / pairs.players - 1))
 
 
 def feature_count(players: int) -> int:
-    """How many features there are."""
+    """Return the number of features for so many players."""
     return _HARMONICS * players + (comb(players, 3) if players <= _MOST_CUBIC else 0)
 
 
 def features(pairs: Pairs, part: slice = slice(None)) -> Tensor:
-    """The interactions by themselves, (pairs, features), for parts of the design; their scale is that of all of it."""
+    """Return the interactions themselves, (pairs, features), for a part of the pairs; their scale is that of all
+    pairs."""
     n, own = pairs.players, _slopes(pairs, part)
     if n > _MOST_CUBIC:
         return own
@@ -438,7 +441,7 @@ def _triples(sign: Tensor, scale: float, out: Tensor) -> None:
 
 
 def kernel(pairs: Pairs) -> Tensor:
-    """features·featuresᵀ, (pairs, pairs), from overlaps alone."""
+    """Return features·featuresᵀ, (pairs, pairs), from overlaps alone."""
     cubic, slope = _scales(pairs)
     z, wave = pairs.centred(), _waves(pairs)
     overlap = z @ z.T
@@ -494,17 +497,17 @@ class SecondOrder:
 
     @staticmethod
     def suits(pairs: Pairs) -> bool:
-        """Tell whether there are enough pairs to learn from, and not too many players."""
+        """True if there are enough pairs to learn from, and not too many players."""
         fewest = max(_FEWEST_PAIRS, _FEWEST_FOR_A_PLAYER * pairs.players)
         return 5 <= pairs.players <= _MOST_PLAYERS and len(pairs) >= fewest
 
     @property
     def numbers(self) -> int:
-        """How many numbers of eight bytes it keeps."""
+        """The number of numbers of eight bytes that it keeps."""
         return self.root.numel() + len(self.weights)
 
     def affinities(self, sums: Tensor) -> Tensor:
-        """a_ij of one column of half sums, (players, players)."""
+        """Return a_ij of one column of half sums, (players, players)."""
         players = self.pairs.players
         weighted = self.weights.sqrt() * (sums - sums.mean()) / (sums - sums.mean()).abs().max().clamp(min=1e-300)
         xy = torch.stack([self._regressors(part).T @ weighted[part] for part in self.pairs.slices()]).sum(0)
@@ -533,7 +536,7 @@ class Sets:
 
     @staticmethod
     def of(players: Tensor, size: int, affinities: Tensor) -> Sets:
-        """All sets of some players; the variances sum to 1."""
+        """Return all sets of some players; the variances sum to 1."""
         members = players[torch.combinations(torch.arange(len(players)), size)]
         variances = _trees(affinities[members[:, :, None], members[:, None]]).sqrt()
         return Sets(members, variances / variances.sum().clamp(min=1e-300))
@@ -545,7 +548,7 @@ class Sets:
         return Sets(self.members[kept], variances[kept])
 
     def features(self, pairs: Pairs, part: slice) -> Tensor:
-        """√variance·ψ_T, (pairs, sets): it depends only on how many of T are in S."""
+        """Return √variance·ψ_T, (pairs, sets): it depends only on how many of T are in S."""
         size = self.members.shape[1]
         inside = torch.zeros(pairs.players, len(self.members), dtype=torch.float64)
         inside.scatter_(0, self.members.T, 1.0)
@@ -563,7 +566,7 @@ def _trees(weights: Tensor) -> Tensor:
 
 
 def likely_sets(affinities: Tensor, most: int) -> list[Sets]:
-    """The sets with the largest variances, of three and of five."""
+    """Return the sets of three and of five players with the largest variances."""
     players = affinities.sum(1).argsort(descending=True)
     threes = Sets.of(players.sort().values, 3, affinities)
     fives = Sets.of(players[:_MOST_IN_FIVES].sort().values, 5, affinities)
@@ -601,8 +604,8 @@ class _LikelyInteractions(_ManyPairs):
 
 
 def likely_summaries(regression: Regression, y: Tensor, sums: Tensor) -> list[PairSummary]:
-    """What the values (pairs, 1) of one column say, for each strength of the interactions that its half sums (pairs,)
-    make likely; nothing if they make none."""
+    """Sum up the values (pairs, 1) of one column, for each strength of the interactions that its half sums (pairs,)
+    make likely; nothing if they make none likely."""
     if regression.second is None or not float((affinities := regression.second.affinities(sums)).sum()) > 0:
         return []
     sets = likely_sets(affinities, min(_MOST_SETS, len(sums)))

@@ -122,7 +122,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
 
 
 def walk(traced: fx.GraphModule, arguments: tuple[Any, ...], nonlinear: Nonlinear) -> Difference:
-    """The output of a traced model for `arguments`: differences, or constants."""
+    """Return the output of a traced model for `arguments`: differences, or constants."""
     walker = _Walker(traced, nonlinear)
     output = walker.run(*arguments)
     if walker.missing:
@@ -137,7 +137,7 @@ class _Walker(fx.Interpreter):
         self.missing: list[fx.Node] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        """A node's value: a difference if one of its arguments is."""
+        """Return a node's value: a difference if one of its arguments is."""
         if node.op == "get_attr":
             return super().run_node(node).detach()
         args, kwargs = self.fetch_args_kwargs_from_env(node)
@@ -155,7 +155,7 @@ class _Walker(fx.Interpreter):
 
 
 def _continuous(node: fx.Node) -> bool:
-    """Whether the results that the rule gives are floating point."""
+    """True if the results that the rule gives are floating point."""
     results = [x for x in _pytree.tree_leaves(node.meta.get("val")) if isinstance(x, Tensor)]
     return all(x.is_floating_point() for x in results[: RULES[node.target].outputs])  # type: ignore[index]
 

@@ -66,7 +66,7 @@ def _rule_for(*ops: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Callable[..., Any] | None:
-    """The rule of an op for the arguments at hand; None if there is none."""
+    """Return the rule of an op for the arguments at hand; None if there is none."""
     if op in DIFFERENCE_RULES:
         return DIFFERENCE_RULES[op]
     rule = RULES.get(op)
@@ -85,18 +85,18 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
 
 
 def whole_operations() -> set[Any]:
-    """The operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
+    """Return the operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
     return {op for op, rule in RULES.items() if op in DIFFERENCE_RULES or _serves(rule)}
 
 
 def _serves(rule: Rule) -> bool:
-    """Whether an op's rule for Gaussians tells what it does to differences."""
+    """True if an op's rule for Gaussians tells what it does to differences."""
     told = rule.moves or rule.linear is not None or rule.tracker in (same_entry, channels)
     return rule.gaussian is not None and told and not rule.condition
 
 
 def at_reference(op: Any, args: Any, kwargs: Any) -> Any:
-    """The op on the references of its arguments."""
+    """Return the op's result on the references of its arguments."""
     return _evaluate(op, lambda x: x.reference, args, kwargs)
 
 
