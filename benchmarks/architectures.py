@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from captum.attr import IntegratedGradients
+from captum.attr import DeepLift, IntegratedGradients
 from torch import Tensor, nn
 
 import supported
-from dasp import ExactShapley, Explainer, GradientDASP, PermutationShapley, spearman
-from dasp.attribution.any_method import estimated
+from dasp import DeepLiftRevealCancel, ExactShapley, Explainer, GradientDASP, PermutationShapley, spearman
+from dasp.attribution.captum_adapter import estimated
 from dasp.errors import UnsupportedOperation, UntraceableModel
-from dasp.games.arguments import Arguments
+from dasp.games.request import Arguments
 from dasp.games.request import Request
-from dasp.methods import METHODS
+from dasp.methods import METHODS, find
 from dasp.paper.store import Store, checksum
 from modern import ZOO, Exhibit
 from modern.large import LARGE
@@ -106,7 +106,7 @@ class Case:
     def in_time(self, name: str, allowed: float) -> Figure:
         """A method with the largest budget that takes no more than the `allowed` seconds, or the least there is."""
         option, budgets = _BUDGETS[name]
-        method, found = METHODS[name].make(self.model), None
+        method, found = METHODS[find(name)].make(self.model), None
         for budget in budgets:
             if option == "max_evaluations" and budget >= 2 * 2**self.request.players:
                 break
@@ -171,9 +171,9 @@ def measured(exhibit: Exhibit) -> dict[str, Any]:
 
 def _deeplift(case: Case) -> Iterator[Figure]:
     """Captum's and ours, as far as they know the network's modules or operations."""
-    for name in ("DeepLIFT Rescale", "DeepLIFT RevealCancel"):
+    for make in (DeepLift, DeepLiftRevealCancel):
         try:
-            yield case.once(METHODS[name].make(case.model))
+            yield case.once(make(case.model))
         except (NotImplementedError, RuntimeError, TypeError, AssertionError, ValueError):
             continue
 

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from calibration import STORE, Played
 from dasp import Explainer
-from dasp.attribution.any_method import estimated
-from dasp.methods import METHODS
+from dasp.attribution.captum_adapter import estimated
+from dasp.methods import METHODS, find
 from zoo import CASES
 
 _SINGLE = {  # with growing budgets, of which the largest in time counts
@@ -30,7 +30,7 @@ _SINGLE = {  # with growing budgets, of which the largest in time counts
     "BayesianShapley on GradientDASP": ("max_evaluations", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
     "GradientDASP": ("nodes", (1, 3, 7, 15, 31)),
     "GradientDASP, rank 0": ("nodes", (1, 3, 7, 15, 31)),
-    "DASP": ("coalition_sizes", (2, 4, 8, 16)),
+    "DASP, rank 0": ("coalition_sizes", (2, 4, 8, 16)),
     "DASP, full rank": ("coalition_sizes", (2, 4, 8, 16)),
     "Permutations": ("n_permutations", (1, 2, 4, 8, 16, 32, 64, 128)),
     "Gradients at coalitions": ("n_pairs", (2, 4, 8, 16, 32, 64, 128, 256)),
@@ -63,7 +63,7 @@ def single(played: Played, model: Any, most: float) -> dict[str, tuple[float, in
         if name.endswith("full rank") and players > _MOST_FULL_RANK:
             continue
         try:
-            method = METHODS[name].make(model)
+            method = METHODS[find(name)].make(model)
             for budget in budgets:
                 seconds, estimate = _timed(partial(estimated, method, played.request, **{option: budget}), 2)
                 if seconds > most * _IN_TIME:

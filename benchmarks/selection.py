@@ -1,4 +1,4 @@
-"""Which method for how many players: what `dasp.methods.choice` rests on.
+"""Which method for how many players: what `dasp.methods.choose` rests on.
 
     python benchmarks/selection.py
 
@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from torch import Tensor, nn
 
 from dasp.evaluation import Problem
-from dasp.methods import METHODS
+from dasp.methods import METHODS, find
 
 ROWS = 8
 METHOD_NAMES = (
@@ -97,7 +97,7 @@ def main() -> None:
             if players > MOST.get(method, players):
                 line += f"{'':34}"
                 continue
-            attribution = METHODS[method].on(known.model)
+            attribution = METHODS[find(method)].on(known.model)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that a tolerance was not reached, which the errors show
                 attribution.attribute(**known.arguments)  # traces the model

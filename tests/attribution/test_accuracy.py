@@ -17,13 +17,13 @@ def trained(data, epochs):
     return experiment.train(data), experiment
 
 
-def test_correlations_and_moments_each_divide_the_error_by_three():
+def test_moments_divide_the_error_of_gradients_by_eight_and_correlations_halve_it_again():
     data = Parkinsons().data()
     if data.stands_in_for:
         pytest.skip("$DASP_DATA has no parkinsons_updrs.csv")
     model, experiment = trained(data, epochs=60)
     assert experiment.quality(model, data)["test MAE"] < 6.5
-    rows = data.test[0][:4]
+    rows = data.test[0][:12]
     truth = ExactShapley(model).attribute(rows)
     errors = {
         name: rmse(method.attribute(rows).detach(), truth).mean()
@@ -34,9 +34,9 @@ def test_correlations_and_moments_each_divide_the_error_by_three():
             "gradient dasp": GradientDASP(model),
         }.items()
     }
-    assert errors["diagonal"] < errors["gradients"] / 3
-    assert errors["full"] < errors["diagonal"] / 2  # about a third over more rows
-    assert errors["gradient dasp"] < errors["gradients"] / 3
+    assert errors["diagonal"] < errors["gradients"] / 8
+    assert errors["full"] < errors["diagonal"] / 2
+    assert errors["gradient dasp"] < errors["gradients"] / 8
 
 
 def test_a_synthetic_function_of_18_inputs():
@@ -47,5 +47,5 @@ def test_a_synthetic_function_of_18_inputs():
     rows = x[:2]
     truth = ExactShapley(model).attribute(rows)
     diagonal, full = (rmse(DASP(model, rank=rank).attribute(rows), truth).mean() for rank in (0, "full"))
-    assert full < diagonal / 2
     assert torch.isfinite(diagonal)
+    assert full < diagonal / 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse
-from dasp.games.arguments import Arguments, games
+from dasp.games.request import Arguments, games
 from dasp.propagation.graphs import KeptGraphs
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace

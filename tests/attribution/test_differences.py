@@ -11,9 +11,9 @@ from torch import nn
 
 from dasp import DeepLiftRevealCancel, ExactShapley
 from dasp.attribution.deeplift import DIFFERENCE_RULES
-from dasp.attribution.deeplift.difference import Difference
-from dasp.attribution.deeplift.rules import whole_operations
-from dasp.attribution.deeplift.walk import walk
+from dasp.attribution.deeplift.deeplift import walk
+from dasp.attribution.deeplift.difference_rules import whole_operations
+from dasp.attribution.deeplift.differences import Difference
 from dasp.errors import UnsupportedOperation
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_bayesian import network, rows
+from test_bayesian_shapley import network, rows
 
 from dasp import ExactShapley, PermutationShapley
 

@@ -13,11 +13,17 @@ import torch
 
 from dasp.attribution.bayesian import posterior as posterior_module
 from dasp.attribution.bayesian import regression
-from dasp.attribution.bayesian.directions import Covariance
-from dasp.attribution.bayesian.noise import feature_count, features, kernel, size_means
-from dasp.attribution.bayesian.pairs import Pairs, pair_count, shapley_weights
+from dasp.attribution.bayesian.design import Pairs, pair_count, shapley_weights
 from dasp.attribution.bayesian.posterior import Trust, posterior
-from dasp.attribution.bayesian.regression import Regression, Regressions
+from dasp.attribution.bayesian.regression import (
+    Covariance,
+    Regression,
+    Regressions,
+    feature_count,
+    features,
+    kernel,
+    size_means,
+)
 
 
 def enumerated(function, x):

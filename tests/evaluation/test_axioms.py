@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -9,17 +10,21 @@ import pytest
 import torch
 from captum.attr import (
     LRP,
+    DeepLift,
     FeatureAblation,
     InputXGradient,
     IntegratedGradients,
+    KernelShap,
+    Saliency,
     ShapleyValueSampling,
 )
-from captum.attr._utils.lrp_rules import GammaRule
+from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
 from torch import nn
 
 from dasp import DASP, ExactShapley, axioms
 from dasp.evaluation import probes
-from dasp.methods import METHODS as TABLE
+from dasp.methods import METHODS as OURS
+from dasp.methods import Method
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Setting forward, backward hooks and attributes:UserWarning"),  # DeepLift
@@ -36,6 +41,26 @@ def gamma_lrp(model):
     return LRP(model)
 
 
+def epsilon_lrp(model):
+    """Captum's rule of linear layers, for all that have none."""
+    copied = nn.Sequential(deepcopy(model))
+    for layer in copied.modules():
+        if not list(layer.children()) and not isinstance(layer, nn.ReLU):
+            layer.rule = EpsilonRule()
+    return LRP(copied)
+
+
+CAPTUM = [
+    Method("Saliency", Saliency),
+    Method("Gradient×Input", InputXGradient),
+    Method("Integrated Gradients", IntegratedGradients, samples="n_steps"),
+    Method("ε-LRP", epsilon_lrp),
+    Method("DeepLIFT Rescale", DeepLift),
+    Method("Occlusion", FeatureAblation),
+    Method("Shapley sampling", ShapleyValueSampling, samples="n_samples"),
+    Method("KernelSHAP", KernelShap, samples="n_samples"),
+]
+TABLE = {method.name: method for method in (*CAPTUM, *OURS.values())}
 METHODS = {
     **{name: method.on for name, method in TABLE.items()},
     "γ-LRP": gamma_lrp,
@@ -61,7 +86,7 @@ HOLDS = {
     "Occlusion": [axiom for axiom in ALL if axiom != "completeness"],
     "Shapley sampling": [axiom for axiom in ALL if axiom not in ("symmetry", "hidden symmetry")],
     "KernelSHAP": ["completeness", "linearity", "continuity", "implementation invariance"],
-    "DASP": ["null player", "symmetry", "linearity", "continuity"],
+    "DASP, rank 0": ["null player", "symmetry", "linearity", "continuity"],
     "DASP, full rank": ["null player", "symmetry", "linearity", "continuity"],
     "GradientDASP": ["null player", "symmetry", "continuity"],
     "GradientDASP, 32 nodes": ["null player", "symmetry", "linearity", "continuity"],
@@ -89,10 +114,10 @@ APPROXIMATE = {
     ("Permutations", "hidden symmetry"): (0.027, 0.1),
     ("BayesianShapley, 32 of 64", "null player"): (0.022, 0.1),
     ("BayesianShapley, 32 of 64", "symmetry"): (0.063, 0.2),
-    ("DASP", "completeness"): (0.131, 0.2),
-    ("DASP", "hidden null player"): (0.099, 0.2),
-    ("DASP", "hidden symmetry"): (0.017, 0.05),
-    ("DASP", "implementation invariance"): (0.038, 0.1),
+    ("DASP, rank 0", "completeness"): (0.131, 0.2),
+    ("DASP, rank 0", "hidden null player"): (0.099, 0.2),
+    ("DASP, rank 0", "hidden symmetry"): (0.017, 0.05),
+    ("DASP, rank 0", "implementation invariance"): (0.038, 0.1),
     ("DASP, full rank", "completeness"): (0.106, 0.2),
     ("DASP, full rank", "hidden null player"): (0.087, 0.2),
     ("DASP, full rank", "hidden symmetry"): (0.0013, 0.005),

@@ -1,10 +1,22 @@
-"""What our methods share beside Captum's interface, and what those share that propagate moments."""
+"""The parts that our estimators share: one way to answer `attribute`, an `Estimate`, and a `Profile` of the cost.
+
+An estimator has two entrances. `attribute` is Captum's: each estimator writes down its own options, so that signatures,
+help and type checkers show them, and leaves the work to `PlayerMethod._attribute`, which understands the arguments once
+for all. `explain` is the one method that an estimator has to define: it answers a `Request` that was understood before,
+with the same options, and is what other estimators (for a prior) and `Explainer` call.
+
+**Cost** is counted in evaluations of the model for one row: a backward pass is two; a propagated pass is one for the
+mean, one for the variance and one for each column of factors.
+"""
 
 from __future__ import annotations
 
 import io
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -13,15 +25,14 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.games.game import Game
-from dasp.games.request import Request
-from dasp.games.target import Selection
+from dasp.games.request import Arguments, Request, Selection
 from dasp.propagation.forward import Output, forward_of
 from dasp.propagation.graphs import KeptGraphs, Outputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import checked_model
 
-__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "PropagatedAttribution", "rows_at_once"]
+__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "rows_at_once"]
 
 GRADIENT = 3  # evaluations: forward once, and backward
 
@@ -31,39 +42,147 @@ _CHUNK_ENTRIES = 2**19
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a method found: the values of the players of each game of a request, (players, rows, *selected)."""
+    """The values that a method found for the players of each game of a request, (players, rows, *selected)."""
 
     values: list[Tensor]
     std: list[Tensor] | None = None  # their standard deviations, where the method knows them
-    missed: Tensor | None = None  # which rows did not reach the tolerance, (rows,); None if there is none
-    evaluations: Tensor | None = None  # of the model for each row, as `dasp.methods` counts them; None if not known
+    missed: Tensor | None = None  # True for rows that did not reach the tolerance, (rows,); None if there is none
+    evaluations: Tensor | None = None  # of the model for each row, as a `Profile` counts them; None if not known
+    gaps: Tensor | None = None  # Σ values − (f(x) − f(baseline)), if the method knows them already
 
     def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:
-        """The result of `attribute`: values in the shape of the inputs, and what is asked for beside them."""
-        result = request.answer(self.values)
+        """Return the result of `attribute`: values in the shape of the inputs, and what is asked for beside them."""
+        result = request.answer(_as_inputs(request, self.values))
         if std and self.std is not None:
-            return result, request.answer(self.std)
-        return (result, request.gaps(self.values)) if delta else result
+            return result, request.answer(_as_inputs(request, self.std))
+        return (result, request.gaps(self.values) if self.gaps is None else self.gaps) if delta else result
 
 
-class PlayerMethod(Attribution):  # type: ignore[misc]
+def _as_inputs(request: Request, values: list[Tensor]) -> list[Tensor]:
+    """Values in the dtype and on the device of the inputs."""
+    return [v.to(game.device, game.dtype) for v, game in zip(values, request.games, strict=True)]
+
+
+def _none(_: Game) -> int:
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The cost of a method for one row of a game, in evaluations of the model, and its abilities.
+
+    >>> from dasp.games.request import games
+    >>> (game,) = games(Arguments(torch.ones(1, 6)))
+    >>> profile = Profile(fixed=lambda _: 2, samples="n_permutations", each=lambda game: 2 * (game.count - 1))
+    >>> profile.cost(game, 3), profile.number(game, 100)
+    (32, 9)
+    """
+
+    fixed: Callable[[Game], int] = _none  # evaluations, whatever the number of samples
+    samples: str | None = None  # the option that says how many samples (steps, nodes, …) are taken
+    each: Callable[[Game], int] = _none  # evaluations for each of them
+    fewest: Callable[[Game], int] = lambda _: 1
+    most: Callable[[Game], int | None] = lambda _: None  # more of them are of no use
+    players: int | None = None  # the largest number of players
+    paper_each: Callable[[Game], int] | None = None  # `each` in the paper's accounting
+    error_bars: bool = False  # it knows standard deviations
+    exact: bool = False  # its values have no error
+    replicates: bool = False  # its error bars come from how its samples differ: there must be two
+    propagates: bool = False  # it propagates moments, which are poor where values do not add up
+
+    def number(self, game: Game, evaluations: int) -> int | None:
+        """Return how many samples that many evaluations allow; None if not one."""
+        if self.samples is None:
+            return None
+        number = (evaluations // len(game.baselines) - self.fixed(game)) // self.each(game)
+        most = self.most(game)
+        number = number if most is None else min(number, most)
+        return number if number >= self.fewest(game) else None
+
+    def possible(self, game: Game) -> bool:
+        """True if there are not too many players."""
+        return self.players is None or game.count <= self.players
+
+    def cost(self, game: Game, number: int | None = None) -> int:
+        """Return the evaluations for a row; of a background, as many for each of its rows."""
+        return self._cost(game, number, self.each)
+
+    def paper_cost(self, game: Game, number: int | None = None) -> int:
+        """Return the evaluations as the paper counts them."""
+        return self._cost(game, number, self.paper_each or self.each)
+
+    def _cost(self, game: Game, number: int | None, each: Callable[[Game], int]) -> int:
+        if (number is None) != (self.samples is None):
+            raise ValueError(f"the cost depends on {self.samples}" if self.samples else "the method takes no samples")
+        return len(game.baselines) * (self.fixed(game) + (number or 0) * each(game))
+
+
+class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
     """A method of ours: with target=None it explains all outputs, a group of entries is one player, and baselines may
-    be a background. `attribute` is Captum's; it understands its arguments and leaves the rest to `explain`. Of a model
-    that returns several things, `output` is the name or index of the tensor to explain."""
+    be a background.
+
+    Args:
+        forward_func: the model, or any callable.
+        output: the name or index of the tensor to explain, of a model that returns several.
+    """
 
     forward_func: Callable[..., Any]
+    _unit = "evaluations"  # the plural of what is sampled
 
     def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
 
-    explain: Callable[..., Estimate]
-    """The values of the players for a `Request`; the options are those of `attribute`."""
+    @abstractmethod
+    def explain(self, request: Request, *args: Any, **options: Any) -> Estimate:
+        """Return the values of the players for a request; the options are those of `attribute`."""
+
+    @classmethod
+    def profile(cls, *args: Any, **settings: Any) -> Profile:
+        """Return the cost and the abilities of the method, if it is made with these settings."""
+        raise NotImplementedError(f"the cost of {cls.__name__} is not known")
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        """Return the options of `explain` with their defaults.
+
+        >>> from dasp import ExactShapley
+        >>> ExactShapley.options()
+        {'internal_batch_size': None, 'show_progress': False}
+        """
+        parameters = signature(cls.explain).parameters.values()
+        return {own.name: own.default for own in parameters if own.kind is Parameter.KEYWORD_ONLY}
+
+    def _attribute(self, arguments: Arguments, *, delta: bool = False, std: bool = False, **options: Any) -> Any:
+        """Answer an `attribute` call with options of `explain`; with the completeness gaps if `delta`, with standard
+        deviations if `std`."""
+        request = Request.of(self.forward_func, arguments, at_once=options.get("internal_batch_size"))
+        estimate = self.explain(request, **options)
+        missed, tolerance = 0 if estimate.missed is None else int(estimate.missed.sum()), options.get("tolerance")
+        if missed and tolerance is not None:
+            warnings.warn(
+                f"{missed} row(s) did not reach the tolerance {tolerance:g} with "
+                f"{self._shortfall(estimate, **options)}",
+                stacklevel=3,
+            )
+        return estimate.answer(request, delta=delta, std=std)
+
+    def _shortfall(self, estimate: Estimate, **options: Any) -> str:  # noqa: ARG002 (others look at it)
+        """Say with how many samples the tolerance was not reached, and what to do."""
+        number = options[self.profile().samples or ""]
+        return f"{number} {self._unit}: allow for more, or see with return_std what was reached."
+
+    def _check_differentiable(self) -> None:
+        """Refuse to work where derivatives cannot be had."""
+        if torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
+            )
 
 
 class PropagatedAttribution(PlayerMethod):
     """An attribution method that needs the model's graph, not only its outputs."""
 
-    _pool_first = True  # whether the graph may rectify after pooling
+    _pool_first = True  # the graph may rectify after pooling
 
     def _whole(self) -> Collection[Any]:
         """The operations that stay whole in the graph."""
@@ -76,13 +195,13 @@ class PropagatedAttribution(PlayerMethod):
         self._asked: Callable[..., Any] = self.forward_func  # last; it is held here, as its graphs go with it
 
     def _called(self, request: Request) -> nn.Module | ExportedProgram:
-        """What is traced: the model, or how the request calls it."""
+        """Return what is traced: the model, or the function by which the request calls it."""
         self._asked = request.function
         model = self.model if request.function is self.forward_func else request.function
         return checked_model(model)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A program cannot be pickled, but saved."""
+        """Save an exported program as bytes, as it cannot be pickled."""
         state = dict(vars(self))
         state["_asked"] = None
         if isinstance(self.model, ExportedProgram):
@@ -98,7 +217,7 @@ class PropagatedAttribution(PlayerMethod):
             self.forward_func = self.model.module()
 
     def traces(self, request: Request) -> list[fx.GraphModule]:
-        """The model's graph for inputs like those of each game."""
+        """Return the model's graph for inputs like those of each game."""
         model = self._called(request)
         return [
             KeptGraphs.of(model).traced(
@@ -108,7 +227,7 @@ class PropagatedAttribution(PlayerMethod):
         ]  # fmt: skip
 
     def lifts(self, request: Request, at_once: int | None = None) -> list[Lifted]:
-        """The model lifted for the players of each game, from a graph that gives the request's outputs; at most
+        """Return the model lifted for the players of each game, from a graph that gives the request's outputs; at most
         `at_once` rows are evaluated at once."""
         model = self._called(request)
         return [
@@ -119,7 +238,7 @@ class PropagatedAttribution(PlayerMethod):
     def lift(
         self, game: Game, outputs: Outputs | None = None, model: nn.Module | ExportedProgram | None = None
     ) -> Lifted:
-        """The model lifted for the game's players; raises what says why it cannot be."""
+        """Return the model lifted for the game's players, or raise an error that says why it cannot be lifted."""
         model = checked_model(self.model) if model is None else model
         first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
@@ -130,17 +249,10 @@ class PropagatedAttribution(PlayerMethod):
     def _estimate(
         self, request: Request, values: list[Tensor], evaluations: Tensor | None = None, missed: Tensor | None = None
     ) -> Estimate:
-        """The values beside each baseline, averaged, if they are finite."""
+        """Average the values over the baselines, and refuse them if they are not finite."""
         averaged = request.silenced(request.averaged(values))
         request.check_finite(averaged)
-        return Estimate(averaged, missed=missed, evaluations=evaluations)
-
-    def _check_differentiable(self) -> None:
-        """Refuse to work where derivatives cannot be had."""
-        if torch.is_inference_mode_enabled():
-            raise RuntimeError(
-                f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
-            )
+        return Estimate(averaged, missed=missed, evaluations=evaluations, gaps=request.gaps(averaged))
 
 
 def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = None) -> Outputs:
@@ -148,5 +260,6 @@ def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = 
 
 
 def rows_at_once(frontier: Frontier) -> int:
-    """How many rows to propagate at once, given the frontier of one: as many as a processor's cache holds well."""
+    """Return the number of rows to propagate at once, by the frontier of one: as many as a processor's cache holds
+    well."""
     return max(1, _CHUNK_ENTRIES // frontier.entries)

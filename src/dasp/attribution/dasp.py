@@ -20,11 +20,9 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PropagatedAttribution, rows_at_once
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
 from dasp.games.game import Game
-from dasp.games.request import Request
-from dasp.games.target import Selection
+from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
 from dasp.propagation.forward import Output
 from dasp.propagation.lifting import Frontier, Lifted
@@ -52,6 +50,18 @@ class DASP(PropagatedAttribution):
         column_count(rank, 1)
         self.rank = rank
 
+    @classmethod
+    def profile(cls, *, rank: Rank = 0) -> Profile:
+        """Return its cost: for each size, passes with and without every player, which the paper counts as one."""
+
+        def halves(game: Game) -> int:
+            return game.count * (2 + column_count(rank, game.count))
+
+        return Profile(
+            samples="coalition_sizes", each=lambda game: 2 * halves(game), most=lambda game: game.count,
+            paper_each=halves, propagates=True,
+        )  # fmt: skip
+
     def attribute(
         self,
         inputs: Tensors,
@@ -65,7 +75,7 @@ class DASP(PropagatedAttribution):
         show_progress: bool = False,
         return_convergence_delta: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
+        """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
         Args:
             inputs: a tensor, or a tuple or (by the model's keywords) a dictionary of tensors, a row per sample.
@@ -81,14 +91,11 @@ class DASP(PropagatedAttribution):
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
         """
-        check_positive(internal_batch_size=internal_batch_size)
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
-        estimate = self.explain(
-            request, coalition_sizes=coalition_sizes, internal_batch_size=internal_batch_size,
-            show_progress=show_progress,
+        return self._attribute(
+            arguments, delta=return_convergence_delta, coalition_sizes=coalition_sizes,
+            internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        return estimate.answer(request, delta=return_convergence_delta)
 
     def explain(
         self,
@@ -98,7 +105,8 @@ class DASP(PropagatedAttribution):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Estimate:
-        """The values of the players; the options are those of `attribute`."""
+        """Return the values of the players; the options are those of `attribute`."""
+        check_positive(internal_batch_size=internal_batch_size)
         each = request.beside_each_baseline()
         sizes = [_sizes(game.count, coalition_sizes) for game in each.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(each.games, sizes, strict=True))
@@ -106,12 +114,9 @@ class DASP(PropagatedAttribution):
         with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
             for lifted, game, select, k in zip(lifts, each.games, each.selections, sizes, strict=True):
                 values.append(self._values(lifted, game, select, k, internal_batch_size, progress))
-        taken = [
-            2 * game.count * len(k) * (2 + column_count(self.rank, game.count))
-            for game, k in zip(each.games, sizes, strict=True)
-        ]
+        profile = self.profile(rank=self.rank)
         counts = [
-            torch.full((game.rows,), n * len(request.empties)) for game, n in zip(request.games, taken, strict=True)
+            torch.full((game.rows,), profile.cost(game, len(k))) for game, k in zip(request.games, sizes, strict=True)
         ]
         return self._estimate(request, values, torch.cat(counts))
 

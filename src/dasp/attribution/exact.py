@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PlayerMethod
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
+from dasp.attribution.base import Estimate, PlayerMethod, Profile
 from dasp.games.evaluator import Evaluator
-from dasp.games.idle import Active
-from dasp.games.request import Request
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.propagation.forward import Output
 
-__all__ = ["ExactShapley"]
+__all__ = ["MOST_PLAYERS", "ExactShapley", "exact_values"]
 
 MOST_PLAYERS = 25
 
@@ -41,6 +40,11 @@ class ExactShapley(PlayerMethod):
     def __init__(self, forward_func: Callable[..., Any], *, output: Output = None) -> None:
         super().__init__(forward_func, output)
 
+    @classmethod
+    def profile(cls) -> Profile:
+        """Return its cost: every coalition once."""
+        return Profile(fixed=lambda game: 2**game.count, players=MOST_PLAYERS, error_bars=True, exact=True)
+
     def attribute(
         self,
         inputs: Tensors,
@@ -53,18 +57,25 @@ class ExactShapley(PlayerMethod):
         show_progress: bool = False,
         return_convergence_delta: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs; the arguments are those of `DASP.attribute`. At most
-        `internal_batch_size` rows are evaluated at once."""
-        check_positive(internal_batch_size=internal_batch_size)
+        """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
+
+        Args:
+            inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
+            internal_batch_size: the largest number of rows to evaluate at once.
+            show_progress: show a progress bar.
+            return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+        """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
-        estimate = self.explain(request, internal_batch_size=internal_batch_size, show_progress=show_progress)
-        return estimate.answer(request, delta=return_convergence_delta)
+        return self._attribute(
+            arguments, delta=return_convergence_delta, internal_batch_size=internal_batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
 
     def explain(
         self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False
     ) -> Estimate:
-        """The values of the players, without error; the options are those of `attribute`."""
+        """Return the values of the players, without error; the options are those of `attribute`."""
+        check_positive(internal_batch_size=internal_batch_size)
         active = Active.of(request, apart=True)
         most = max((game.count for game in active.request.games), default=0)
         if most > MOST_PLAYERS:
@@ -76,13 +87,13 @@ class ExactShapley(PlayerMethod):
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
             values = active.restored([exact_values(evaluator) for evaluator in evaluators])
-        taken = [torch.full((game.rows,), len(request.empties) * 2**game.count) for game in active.request.games]
+        taken = [torch.full((game.rows,), self.profile().cost(game)) for game in active.request.games]
         evaluations = active.by_row(taken, 2 * len(request.empties))
         return Estimate(values, [torch.zeros_like(v) for v in values], evaluations=evaluations)
 
 
 def exact_values(evaluator: Evaluator) -> Tensor:
-    """The Shapley values of one game, (players, rows, *selected)."""
+    """Return the Shapley values of one game, (players, rows, *selected)."""
     game = evaluator.game
     result = torch.empty(game.count, *evaluator.full.shape, dtype=torch.float64)
     for part, rows in evaluator.slices():

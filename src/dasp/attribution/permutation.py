@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PlayerMethod
-from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
+from dasp.attribution.base import Estimate, PlayerMethod, Profile
+from dasp.attribution.refinement import Refined, check_replicates, collected, refined, stages
 from dasp.games.evaluator import Evaluator
-from dasp.games.idle import Active
-from dasp.games.request import Request
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.propagation.forward import Output
 
 __all__ = ["PermutationShapley"]
@@ -40,9 +39,20 @@ class PermutationShapley(PlayerMethod):
     tensor([[3., 3.]])
     """
 
+    _unit = "permutations"
+
     def __init__(self, forward_func: Callable[..., Any], *, antithetic: bool = True, output: Output = None) -> None:
         super().__init__(forward_func, output)
         self.antithetic = antithetic
+
+    @classmethod
+    def profile(cls, *, antithetic: bool = True) -> Profile:
+        """Return its cost: both ends, and the coalitions between them on every walk."""
+        walks = 2 if antithetic else 1
+        return Profile(
+            fixed=lambda _: 2, samples="n_permutations", each=lambda game: walks * (game.count - 1), error_bars=True,
+            replicates=True,
+        )  # fmt: skip
 
     def attribute(
         self,
@@ -59,8 +69,8 @@ class PermutationShapley(PlayerMethod):
         show_progress: bool = False,
         return_std: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None. They
-        always sum to f(input) − f(baseline).
+        """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
+        They always sum to f(input) − f(baseline).
 
         Args:
             inputs, baselines, target, additional_forward_args, feature_mask: as in `BayesianShapley.attribute`.
@@ -73,18 +83,13 @@ class PermutationShapley(PlayerMethod):
             show_progress: show a progress bar.
             return_std: also return standard errors, in the shape of the attributions.
         """
-        check_positive(n_permutations=n_permutations, internal_batch_size=internal_batch_size)
-        check_tolerance(tolerance)
-        if n_permutations < 2 and return_std:
-            raise ValueError("a standard error needs at least 2 permutations")
+        if return_std:
+            check_replicates(n_permutations, "permutations")
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
-        estimate = self.explain(
-            request, n_permutations=n_permutations, tolerance=tolerance, seed=seed,
+        return self._attribute(
+            arguments, std=return_std, n_permutations=n_permutations, tolerance=tolerance, seed=seed,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate, tolerance, f"{n_permutations} permutations")
-        return estimate.answer(request, std=return_std)
 
     def explain(
         self,
@@ -96,9 +101,11 @@ class PermutationShapley(PlayerMethod):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Estimate:
-        """The values of the players with their standard errors; the options are those of `attribute`."""
-        if n_permutations < 2 and tolerance is not None:
-            raise ValueError("a standard error needs at least 2 permutations")
+        """Return the values of the players with their standard errors; the options are those of `attribute`."""
+        check_positive(n_permutations=n_permutations, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
+        if tolerance is not None:
+            check_replicates(n_permutations, "permutations")
         with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
             active = Active.of(request)
             evaluators = active.request.evaluators(internal_batch_size, progress)
@@ -126,9 +133,10 @@ class PermutationShapley(PlayerMethod):
                     squares[:, left] += change * (walk - mean[:, left])
             return mean[:, left], (squares[:, left] / (done * max(1, done - 1))).sqrt()
 
-        walk = (players - 1) * (2 if self.antithetic else 1)
+        profile, game = self.profile(antithetic=self.antithetic), evaluator.game
+        fixed, each = profile.fixed(game), profile.each(game)
         numbers = stages(_FIRST, most, 2, tolerance)
-        return refined(numbers, tolerance, evaluator.total, estimate, lambda done: 2 + walk * done)
+        return refined(numbers, tolerance, evaluator.total, estimate, lambda done: fixed + each * done)
 
     def _walks(self, evaluator: Evaluator, orders: list[Tensor]) -> list[Tensor]:
         """What every player adds in each of the permutations, (players, rows, *selected)."""

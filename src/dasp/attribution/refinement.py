@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -10,24 +9,24 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
-from dasp.games.idle import Active
+from dasp.games.idle_players import Active
 from dasp.games.request import yardstick
 
-__all__ = ["Refined", "collected", "refined", "stages", "warn_of_missed"]
+__all__ = ["Refined", "check_replicates", "collected", "refined", "stages"]
 
 
 @dataclass(frozen=True)
 class Refined:
-    """What was found of the rows of one game."""
+    """The values that were found for the rows of one game, and how certain they are."""
 
     mean: Tensor  # (players, rows, *selected)
     deviation: Tensor
-    missed: Tensor  # which rows did not reach the tolerance
+    missed: Tensor  # True for rows that did not reach the tolerance
     evaluations: Tensor  # of the model for each row, beside each baseline
 
     @staticmethod
     def cat(parts: list[Refined]) -> Refined:
-        """The rows of all parts."""
+        """Join the rows of all parts."""
         return Refined(
             torch.cat([part.mean for part in parts], 1),
             torch.cat([part.deviation for part in parts], 1),
@@ -37,7 +36,7 @@ class Refined:
 
 
 def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:
-    """Growing numbers of samples up to `last`; only the last if there is no tolerance.
+    """Return growing numbers of samples up to `last`; only the last if there is no tolerance.
 
     >>> stages(4, 30, 2, tolerance=0.1)
     [4, 8, 16, 30]
@@ -58,7 +57,7 @@ def refined(
     *,
     clearly: float = 0.0,
 ) -> Refined:
-    """Means and standard deviations, which rows missed the tolerance, and what they cost.
+    """Return means and standard deviations, which rows missed the tolerance, and what they cost.
 
     `estimate` gives the first two for a number of samples and those rows that are left, `cost` the evaluations that
     numbers of samples take. Rows leave when their largest standard
@@ -88,7 +87,7 @@ def refined(
 
 
 def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
-    """What was found of each game, for all players, in the dtype and on the device of the inputs."""
+    """Return the values of each game, for all players, in the dtype and on the device of the inputs."""
     found = list(parts)
     values = active.restored([part.mean for part in found])
     std = active.restored([part.deviation for part in found], deviations=True)
@@ -99,12 +98,7 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     )  # fmt: skip
 
 
-def warn_of_missed(estimate: Estimate, tolerance: float | None, most: str) -> None:
-    """Say that rows missed the tolerance with the `most` that was allowed."""
-    missed = 0 if estimate.missed is None else int(estimate.missed.sum())
-    if missed:
-        warnings.warn(
-            f"{missed} row(s) did not reach the tolerance {tolerance:g} with {most}: allow for more, "
-            "or see with return_std what was reached.",
-            stacklevel=3,
-        )
+def check_replicates(number: int, unit: str) -> None:
+    """Refuse a number of samples that says nothing of their error."""
+    if number < 2:
+        raise ValueError(f"a standard error needs at least 2 {unit}")

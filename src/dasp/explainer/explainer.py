@@ -14,7 +14,7 @@ import torch
 from captum.attr import Attribution
 from torch import nn
 
-from dasp.attribution.any_method import estimated
+from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
 from dasp.explainer.encoding import Encoder
@@ -24,11 +24,9 @@ from dasp.explainer.raw_tables import RawTables
 from dasp.explainer.result import Attributed, unbalanced_rows
 from dasp.explainer.rows import Rows, device_of, input_dtype
 from dasp.games.game import Game
-from dasp.games.request import Request
-from dasp.games.target import output_number
-from dasp.methods import METHODS, Method
-from dasp.methods.choice import Pace, choose, method_name
-from dasp.methods.wanted import Wanted
+from dasp.games.request import Request, output_number
+from dasp.methods import METHODS, Method, find
+from dasp.methods.choose import Budget, Pace, choose
 from dasp.propagation.forward import Output, forward_of
 
 __all__ = ["Attributed", "Explainer"]
@@ -50,7 +48,7 @@ class Explainer:
         background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
             baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
-            Automatically, by timing the model (see `dasp.methods.choice`): exact values where all coalitions are
+            Automatically, by timing the model (see `dasp.methods.choose`): exact values where all coalitions are
             quickly evaluated, else `BayesianShapley`, on a prior of `GradientDASP` where that pays. Every answer has
             standard deviations. A method that is named is taken or refused.
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
@@ -117,10 +115,10 @@ class Explainer:
         encoder: Any = None,
     ) -> None:
         self.automatic = method == "auto"
-        self.method = method if self.automatic else method_name(method)
+        self.method = method if self.automatic else find(method)
         self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
         self.ground = self.reason  # the same without times, which differ every time
-        self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
+        self.wanted = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         if encoder is None:
             encoder, model = encoder_and_network(model)
         self.model = converted(model)
@@ -199,7 +197,7 @@ class Explainer:
             return Attributed.cat([self.run(part) for part in request.apart()])
         (game,) = request.games
         chosen = self._choice(request)
-        options = chosen.wanted.options(chosen.name, METHODS[chosen.name], game)
+        options = chosen.wanted.options(METHODS[chosen.name], game)
         size = self._rows_at_once(METHODS[chosen.name], game)
         parts = []
         for start in range(0, game.rows, size):
@@ -237,13 +235,10 @@ class Explainer:
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
         gap = request.gaps(values)
-        taken = estimate.evaluations
-        if taken is None:
-            taken = torch.full((game.rows,), METHODS[name].cost_of(self._methods[name], game, options))
         return Attributed(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
             select.chosen, name, estimate.missed, unbalanced_rows(values[0], gap) if METHODS[name].propagates else 0,
-            taken,
+            estimate.evaluations,
         )  # fmt: skip
 
     def _output(self, target: Any) -> Any:
@@ -260,8 +255,9 @@ class Explainer:
                 chosen = _Chosen(self.method, self.reason, self.wanted)
                 if self.automatic:
                     choice = choose(request, lambda: Pace.of(request, self.model, self.wanted.batch_size), self.wanted)
-                    log.log(logging.WARNING if choice.obstacle else logging.INFO, "%s: %s", choice.method, choice.told)
-                    chosen = _Chosen(choice.method, choice.told, choice.wanted, choice.reason)
+                    level, name = logging.WARNING if choice.obstacle else logging.INFO, METHODS[choice.method].name
+                    log.log(level, "%s: %s", name, choice.full_reason)
+                    chosen = _Chosen(choice.method, choice.full_reason, choice.budget, choice.reason)
                 if chosen.name not in self._methods:
                     self._methods[chosen.name] = METHODS[chosen.name].make(self.model)  # type: ignore[arg-type]
                 self._chosen[game] = chosen
@@ -284,5 +280,5 @@ class _Chosen:
 
     name: str
     reason: str
-    wanted: Wanted
+    wanted: Budget
     ground: str = ""  # the reason without the times that were measured

@@ -15,8 +15,8 @@ _STEPS = 20  # of k-means
 
 
 def clustered(request: Request, clusters: int) -> Request:
-    """The request with its background replaced by the centres of k-means clusters (of all inputs together), which are
-    weighted by their shares of its rows."""
+    """Return the request with its background replaced by the centres of k-means clusters (of all inputs together),
+    which are weighted by their shares of its rows."""
     if clusters < 1:
         raise ValueError(f"background_clusters must be at least 1, not {clusters}")
     first = request.games[0]
@@ -43,7 +43,7 @@ def clustered(request: Request, clusters: int) -> Request:
 
 
 def k_means(rows: Tensor, clusters: int) -> tuple[Tensor, tuple[float, ...]]:
-    """The centres of clusters of rows, and which part of the rows each has."""
+    """Return the centres of clusters of rows, and the share of the rows that each has."""
     centres = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:clusters]].clone()
     for _ in range(_STEPS):
         nearest = torch.cdist(rows, centres).argmin(1)

@@ -1,23 +1,25 @@
-"""What coalitions are worth, by evaluating the model on them."""
+"""The worth of coalitions, by evaluating the model on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from dasp.games.game import Game
-from dasp.games.target import Selection
+
+if TYPE_CHECKING:  # a request makes evaluators
+    from dasp.games.request import Selection
 
 __all__ = ["Evaluator"]
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """v(S) of one game's coalitions, for all its rows."""
+    """The worth v(S) of one game's coalitions, for all its rows."""
 
     function: Callable[..., Tensor]
     game: Game
@@ -29,7 +31,7 @@ class Evaluator:
 
     @property
     def total(self) -> Tensor:
-        """v(P) − v(∅)."""
+        """The worth of all players less that of none, v(P) − v(∅)."""
         return self.full - self.empty
 
     def rows_of(self, part: Any) -> Evaluator:
@@ -47,8 +49,8 @@ class Evaluator:
         return [(part, self.rows_of(part)) for part in parts]
 
     def worth(self, coalitions: Any) -> Tensor:
-        """v(S) for every row, in float64 on the CPU: (m, rows, *selected). The coalitions (m, players) are a tensor, or
-        anything that gives slices of one."""
+        """Return v(S) for every row, in float64 on the CPU: (m, rows, *selected). The coalitions (m, players) are a
+        tensor, or anything that gives slices of one."""
         result = torch.empty(len(coalitions), *self.select.chosen.shape, dtype=torch.float64)
         for part, rows in self.slices():
             chunk = max(1, self.at_once // rows.game.rows)
@@ -57,7 +59,7 @@ class Evaluator:
         return result
 
     def halves(self, members: Tensor) -> Tensor:
-        """(v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""
+        """Return (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""
         there, others = self.worth(members), self.worth(~members)
         return torch.stack([there - others, there + others]) / 2
 

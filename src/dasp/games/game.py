@@ -1,4 +1,4 @@
-"""The game that is played for each row: which players there are, and what the model sees of a coalition."""
+"""The game that is played for each row: its players, and what the model sees of a coalition."""
 
 from __future__ import annotations
 
@@ -30,18 +30,16 @@ class Game:
 
     on: tuple[Tensor, ...]
     baselines: tuple[tuple[Tensor, ...], ...]  # what absent players are; several are averaged over
-    masks: tuple[
-        Tensor, ...
-    ]  # for each input the player (0 … count−1) of every entry; −1: nobody's, the same on and off
+    masks: tuple[Tensor, ...]  # the player (0 … count−1) of every entry of each input; −1 for those of nobody
     extra: tuple[Any, ...]
-    batched: tuple[bool, ...]  # which of the extra arguments have a row for every row of the inputs
+    batched: tuple[bool, ...]  # True for extra arguments that have a row for every row of the inputs
     count: int
-    single: bool  # whether the user gave one tensor, not a tuple
+    single: bool  # the user gave one tensor, not a tuple
     shares: tuple[float, ...] | None = None  # the weights of the baselines; None: all alike
 
     @property
     def rows(self) -> int:
-        """The batch size."""
+        """The number of rows."""
         return len(self.on[0])
 
     @property
@@ -62,12 +60,13 @@ class Game:
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows to evaluate at once, unless the user says so."""
+        """The number of rows to evaluate at once, unless the user gives one."""
         return max(1, min(_MOST_ROWS, _MOST_ENTRIES // sum(mask.numel() for mask in self.masks)))
 
     @cached_property
     def busy(self) -> Tensor:
-        """Which players of each row are not idle, (rows, players): their entries differ from some baseline."""
+        """True for the players of each row that are not idle, (rows, players): their entries differ from some
+        baseline."""
         busy = torch.zeros(self.rows, self.count, dtype=torch.bool, device=self.device)
         for off in self.baselines:
             for on, absent, mask in zip(self.on, off, self.masks, strict=True):
@@ -77,14 +76,14 @@ class Game:
 
     @property
     def coarse(self) -> bool:
-        """Whether players are groups of many entries, or tokens: units that see few of them are not Gaussian."""
+        """True if players are groups of many entries, or tokens: units that see few of them are not Gaussian."""
         entries = sum(int((mask >= 0).sum()) for mask in self.masks)
         return entries > _FINE * self.count or not all(x.is_floating_point() for x in self.on)
 
     @cached_property
     def coordinates(self) -> Tensor | None:
-        """Where each player is in a sequence, image or volume, (count, 1 to 3); None where players are unordered: in
-        a row of features, several inputs, or groups that cover more than one position."""
+        """The place of each player in a sequence, image or volume, (count, 1 to 3); None where players are
+        unordered: in a row of features, several inputs, or groups that cover more than one position."""
         mask = self.masks[0]
         if len(self.masks) > 1 or not 2 <= mask.dim() <= 4:
             return None
@@ -97,13 +96,13 @@ class Game:
         return first if bool((first[players] == places).all()) else None
 
     def slices(self, size: int) -> Iterator[tuple[slice, Game]]:
-        """The game in parts of at most `size` rows."""
+        """Divide the game into parts of at most `size` rows."""
         for start in range(0, self.rows, size):
             part = slice(start, min(start + size, self.rows))
             yield part, self.rows_of(part)
 
     def rows_of(self, part: Any) -> Game:
-        """The game of some rows: a slice or indices."""
+        """Return the game of some rows: a slice or indices."""
         return self._with(itemgetter(part))
 
     def repeated(self, number: int) -> Game:
@@ -120,7 +119,7 @@ class Game:
         return replace(repeated, baselines=(off,), shares=None)
 
     def averaged(self, over: Tensor) -> Tensor:
-        """The mean over the baselines, along dimension 0, by their shares."""
+        """Return the mean over the baselines, along dimension 0, by their shares."""
         if self.shares is None:
             return over.mean(0)
         return torch.tensordot(torch.tensor(self.shares, dtype=over.dtype, device=over.device), over, dims=1)
@@ -135,12 +134,13 @@ class Game:
         return tuple(function(x) if rows else x for x, rows in zip(self.extra, self.batched, strict=True))
 
     def extra_for(self, number: int) -> tuple[Any, ...]:
-        """The extra arguments for all rows, `number` times over: copies, as a model may write into what it is given."""
+        """Return the extra arguments for all rows, `number` times over: copies, as a model may write into what it is
+        given."""
         copied = tuple(x.clone() if isinstance(x, Tensor) else x for x in self.extra)
         return replace(self, extra=copied)._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
 
     def toggled(self) -> tuple[Toggled, ...]:
-        """The inputs as values per player."""
+        """Return the inputs as values per player."""
         first = torch.arange(self.rows, device=self.device) * self.count + NOBODY + 1
         return tuple(
             Toggled(on, off, torch.where(mask < 0, NOBODY, first.view(-1, *[1] * mask.dim()) + mask).expand(on.shape))
@@ -148,8 +148,8 @@ class Game:
         )
 
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
-        """The model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows, *outputs). With
-        as many baselines at once as make no more than `at_once` rows, but at least one."""
+        """Evaluate the model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows,
+        *outputs). With as many baselines at once as make no more than `at_once` rows, but at least one."""
         shares = self.shares or [1 / len(self.baselines)] * len(self.baselines)
         several = max(1, at_once // max(1, len(coalitions) * self.rows))
         total: Tensor | None = None
@@ -197,17 +197,17 @@ class Game:
         return (output if precise else output.float()).unflatten(0, (number, self.rows))
 
     def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
-        """f(x), (rows, *outputs), and f of every baseline, (baselines, rows, *outputs), at most `at_once` rows at once.
-        A baseline that all rows share is evaluated once."""
+        """Return f(x), (rows, *outputs), and f of every baseline, (baselines, rows, *outputs), at most `at_once`
+        rows at once. A baseline that all rows share is evaluated once."""
         return self.outputs(function, at_once), self.empties(function, at_once)
 
     @torch.no_grad()
     def outputs(self, function: Callable[..., Tensor], at_once: int) -> Tensor:
-        """f(x), (rows, *outputs)."""
+        """Return f(x), (rows, *outputs)."""
         return self._end(function, self.baselines[0], at_once, present=True)
 
     def empties(self, function: Callable[..., Tensor], at_once: int) -> Tensor:
-        """f of every baseline, (baselines, rows, *outputs)."""
+        """Return f of every baseline, (baselines, rows, *outputs)."""
         with torch.no_grad():
             return torch.stack([self._empty(function, baseline, at_once) for baseline in self.baselines])
 
@@ -230,12 +230,13 @@ class Game:
         return torch.cat(parts)
 
     def attributions(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Values (rows, *outputs, count) as tensors (rows, *outputs, *input): every entry has its player's value."""
+        """Return values (rows, *outputs, count) as tensors (rows, *outputs, *input): every entry has its player's
+        value."""
         return tuple(values[..., mask] for mask in self.masks)
 
     def values_of(self, tensors: tuple[Tensor, ...], *, whole: bool) -> Tensor:
-        """Attributions (rows, *selected, *input) as values of players, (players, rows, *selected) in float64 on the
-        CPU: of their entries the mean if each has the value of the player (`whole`), else the sum."""
+        """Return attributions (rows, *selected, *input) as values of players, (players, rows, *selected) in float64
+        on the CPU: of their entries the mean if each has the value of the player (`whole`), else the sum."""
         lead = tensors[0].dim() - self.masks[0].dim()
         entries = torch.cat([x.cpu().double().flatten(lead) for x in tensors], lead)
         players = torch.cat([mask.cpu().flatten() for mask in self.masks])

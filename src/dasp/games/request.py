@@ -1,25 +1,355 @@
-"""An `attribute` call, understood: its games, the outputs it asks about, and how values become attributions."""
+"""An `attribute` call, understood once for every estimator.
+
+`Arguments` are what the user gave, by Captum's names. `games` checks them and makes a `Game` of rows that have the same
+players. A `Selection` is Captum's `target`: which outputs of each row are explained. A `Request` has all of these and
+the outputs at both ends, f(x) and f(baseline), which are evaluated once; estimators answer a request, and it turns
+their values of players into attributions in the shape of the inputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import OverflowingRows
-from dasp.games.arguments import Arguments, Tensors, games
+from dasp.errors import BadInput, OverflowingRows
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game, SeveralOutputs
-from dasp.games.target import Selection
-from dasp.propagation.forward import forward_of, like
+from dasp.propagation.forward import Names, forward_of, like
 from dasp.propagation.tracing import check_evaluation_mode
 
-__all__ = ["Request", "yardstick"]
+__all__ = [
+    "PREDICTED", "Arguments", "Baselines", "Request", "Selection", "Target", "Tensors", "check_positive",
+    "check_tolerance", "games", "output_number", "yardstick",
+]  # fmt: skip
 
-_CANCELLED = 1e-2
+Tensors = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dict[str, int | float | Tensor]
+Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
+
+PREDICTED = "predicted"
+_CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contributions of both signs leave
+
+
+def check_positive(**options: int | None) -> None:
+    """Raise an error for numbers below 1, by the names of their options."""
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def check_tolerance(tolerance: float | None) -> None:
+    """Raise an error for a tolerance that cannot be reached."""
+    if tolerance is not None and not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, not {tolerance}")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of `attribute`, by Captum's names; `background` is True if the baselines are averaged over.
+
+    Inputs may be a dictionary, of the model's keywords; then baselines and masks are so, too, where there is one for
+    each. Further arguments are a tuple by position, or a dictionary by keyword.
+
+    A background is averaged over: every row of it stands beside every row of the inputs. Whether baselines are one is
+    decided where they come from, and nowhere else: here by those who know, or by their number in `given`.
+    """
+
+    inputs: Tensors
+    baselines: Baselines = None
+    target: Target = None
+    additional_forward_args: Any = None
+    feature_mask: Tensors | None = None
+    background: bool = False
+
+    @staticmethod
+    def given(
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+    ) -> Arguments:
+        """Return the arguments of an `attribute` call. Baselines are a background if they have neither one row nor one
+        for each input row.
+
+        >>> Arguments.given(torch.ones(2, 3), torch.zeros(5, 3)).background
+        True
+        """
+        background = _is_background(_in_order(inputs, inputs), _in_order(inputs, baselines, "baselines"))
+        return Arguments(inputs, baselines, target, additional_forward_args, feature_mask, background)
+
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The keywords of the inputs, if they have any."""
+        return tuple(self.inputs) if isinstance(self.inputs, dict) else None
+
+    @property
+    def names(self) -> Names:
+        """The keyword of each of the model's arguments, or None for its position; () if all have positions.
+
+        >>> Arguments((torch.ones(1, 2),), additional_forward_args={"scale": 2}).names
+        (None, 'scale')
+        """
+        inputs, extra = self.inputs, self.additional_forward_args
+        own = self.keys or (None,) * (len(inputs) if isinstance(inputs, tuple) else 1)
+        names = (*own, *(extra if isinstance(extra, dict) else (None,) * len(_extra(extra))))
+        return names if any(name is not None for name in names) else ()
+
+
+def _in_order(inputs: Any, things: Any, what: str = "inputs") -> Any:
+    """Things by the keywords of the inputs, in the order of these, as a tuple; other things as they are."""
+    if not isinstance(things, dict):
+        return things
+    if not isinstance(inputs, dict) or things.keys() != inputs.keys():
+        raise ValueError(f"{what} are for {sorted(things)}, and inputs {_kind(inputs)}: the same keywords are needed")
+    return tuple(things[key] for key in inputs)
+
+
+def _extra(given: Any) -> tuple[Any, ...]:
+    """Further arguments of the model, without their keywords."""
+    if given is None:
+        return ()
+    return tuple(given.values()) if isinstance(given, dict) else given if isinstance(given, tuple) else (given,)
+
+
+def _is_background(inputs: Any, baselines: Any) -> bool:
+    on = inputs if isinstance(inputs, tuple) else (inputs,)
+    off = baselines if isinstance(baselines, tuple) else (baselines,)
+    if len(on) != len(off) or not all(map(_rows_alike, on, off)):
+        return False
+    lengths = {len(b) for b in off}
+    return len(lengths) == 1 and not lengths <= {1, len(on[0])}
+
+
+def _rows_alike(x: Any, baseline: Any) -> bool:
+    both = isinstance(x, Tensor) and isinstance(baseline, Tensor)
+    return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
+
+
+def games(arguments: Arguments) -> list[Game]:
+    """Check the arguments, and return one game, or several if rows have masks of their own."""
+    on = _inputs(_in_order(arguments.inputs, arguments.inputs))
+    baselines = _in_order(arguments.inputs, arguments.baselines, "baselines")
+    several: list[Any] = [baselines]
+    if arguments.background:
+        several = _background(on, baselines)
+    off = tuple(_baselines(on, part) for part in several)
+    # Copies, as a model may write into what it is given.
+    extra = tuple(x.clone() if isinstance(x, Tensor) else x for x in _extra(arguments.additional_forward_args))
+    masks = _masks(on, _in_order(arguments.inputs, arguments.feature_mask, "feature masks"))
+    varying = any(bool((mask != mask[:1]).any()) for mask in masks)
+    batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
+    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor))
+    result = []
+    for part, game in whole.slices(1 if varying else whole.rows):
+        own, count = _numbered(tuple(mask[part if len(mask) > 1 else slice(0, 1)][0] for mask in masks))
+        result.append(replace(game, masks=own, count=count))
+    for game in result:
+        if game.count == 0:
+            raise ValueError("there are no players: the inputs have no entries")
+        if game.count == 1:
+            raise ValueError(
+                "there is only one player, whose value is all of f(input) − f(baseline): nothing to divide"
+            )
+    return result
+
+
+def _background(on: tuple[Tensor, ...], rows: Any) -> list[tuple[Tensor, ...]]:
+    """The rows of a background, each as a baseline for all rows of the inputs."""
+    parts = rows if isinstance(rows, tuple) else (rows,)
+    if len(parts) != len(on) or not all(map(_rows_alike, on, parts)) or len({len(part) for part in parts}) != 1:
+        shapes = ", ".join(str(tuple(part.shape)) if isinstance(part, Tensor) else _kind(part) for part in parts)
+        wanted = ", ".join(str(("rows", *x.shape[1:])) for x in on)
+        raise ValueError(f"the background has shape {shapes}; {wanted} is needed, with as many rows for every input")
+    if not len(parts[0]):
+        raise ValueError("the background has no rows")
+    return [tuple(part[i] for part in parts) for i in range(len(parts[0]))]
+
+
+def _inputs(inputs: Any) -> tuple[Tensor, ...]:
+    on = (inputs,) if isinstance(inputs, Tensor) else inputs
+    if not isinstance(on, tuple) or not on or not all(isinstance(x, Tensor) for x in on):
+        raise TypeError(f"inputs must be a tensor, or a tuple or dictionary of tensors, not {_kind(inputs)}")
+    for i, x in enumerate(on):
+        name = "inputs" if len(on) == 1 else f"inputs[{i}]"
+        if x.is_complex() or x.is_quantized:
+            raise TypeError(f"{name} has dtype {x.dtype}; floating point, integer or bool is needed")
+        if x.dim() == 0 or len(x) == 0:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}: at least one row is needed, along dimension 0")
+        if len(x) != len(on[0]):
+            raise ValueError(f"inputs have different numbers of rows: {[len(x) for x in on]}")
+        _finite(x, name)
+    return tuple(x.detach() for x in on)
+
+
+def _kind(x: Any) -> str:
+    if isinstance(x, dict):
+        return f"a dict of {', '.join(map(str, x)) or 'nothing'}"
+    if isinstance(x, tuple):
+        return f"a tuple of {', '.join(type(part).__name__ for part in x) or 'nothing'}"
+    return f"a {type(x).__name__}"
+
+
+def _finite(x: Tensor, name: str) -> None:
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        row = int((~torch.isfinite(x)).reshape(len(x), -1).any(1).nonzero()[0])
+        raise ValueError(f"{name} has NaN or infinite entries, first in row {row}")
+
+
+def _baselines(on: tuple[Tensor, ...], baselines: Baselines) -> tuple[Tensor, ...]:
+    given = baselines if isinstance(baselines, tuple) else (baselines,) * (len(on) if _plain(baselines) else 1)
+    if len(given) != len(on):
+        raise ValueError(f"there are {len(on)} inputs, but {len(given)} baselines")
+    return tuple(_baseline(x, b, "baselines" if len(on) == 1 else f"baselines[{i}]") for i, (x, b) in
+                 enumerate(zip(on, given, strict=True)))  # fmt: skip
+
+
+def _plain(baseline: Any) -> bool:
+    return baseline is None or isinstance(baseline, (int, float))
+
+
+def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
+    if baseline is None:
+        return torch.zeros_like(x[:1]).expand(x.shape)
+    if not isinstance(baseline, (int, float, Tensor)):
+        raise TypeError(f"{name} must be None, a number or a tensor, not {_kind(baseline)}")
+    value = torch.as_tensor(baseline, device=x.device).detach()
+    _finite(value.reshape(1, -1), name)
+    if value.dim() and value.shape not in (x.shape, x.shape[1:], (1, *x.shape[1:])):
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; {tuple(x.shape)} (a row per input), {(1, *x.shape[1:])} (one row) "
+            "or a number is needed"
+        )
+    cast = value.to(x.dtype)
+    if not x.is_floating_point() and not bool((cast == value).all()):
+        raise ValueError(f"{name} must be whole numbers, as the input has dtype {x.dtype}")
+    return cast.expand(x.shape)
+
+
+def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
+    """Player labels for every input, with a batch dimension of 1 or of all rows."""
+    if feature_mask is None:
+        masks, start = [], 0
+        for x in on:
+            size = x[0].numel()
+            masks.append(torch.arange(start, start + size, device=x.device).view(1, *x.shape[1:]))
+            start += size
+        return tuple(masks)
+    given = (feature_mask,) if isinstance(feature_mask, Tensor) else tuple(feature_mask)
+    if not all(isinstance(mask, Tensor) for mask in given):
+        raise TypeError(f"feature_mask must be a tensor or a tuple of tensors, not {_kind(feature_mask)}")
+    if len(given) != len(on):
+        raise ValueError(f"there are {len(on)} inputs, but {len(given)} feature masks")
+    result = []
+    for i, (x, mask) in enumerate(zip(on, given, strict=True)):
+        name = "feature_mask" if len(on) == 1 else f"feature_mask[{i}]"
+        if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
+            raise TypeError(f"{name} has dtype {mask.dtype}; player numbers are integers")
+        rows = len(mask) if mask.dim() == x.dim() else 1
+        wanted = torch.Size([rows, *x.shape[1:]])
+        if rows not in (1, len(x)) or not _broadcasts(mask.shape, wanted):
+            raise ValueError(
+                f"{name} has shape {tuple(mask.shape)}, which does not fit an input row of shape {tuple(x.shape[1:])}"
+            )
+        result.append(mask.to(x.device).long().expand(wanted))
+    return tuple(result)
+
+
+def _broadcasts(shape: torch.Size, wanted: torch.Size) -> bool:
+    fits = len(shape) <= len(wanted)
+    return fits and all(a in (1, b) for a, b in zip(reversed(shape), reversed(wanted), strict=False))
+
+
+def _numbered(masks: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], int]:
+    """Labels renumbered 0 … N−1, in their order, over all inputs together."""
+    labels, numbers = torch.unique(torch.cat([mask.flatten() for mask in masks]), return_inverse=True)
+    parts = numbers.split([mask.numel() for mask in masks])
+    return tuple(part.view(mask.shape) for part, mask in zip(parts, masks, strict=True)), len(labels)
+
+
+def output_number(name: str, names: Sequence[str] | None) -> int | str:
+    """Return the number of an output by its name; "predicted" stays as it is, unless an output is called so.
+
+    >>> output_number("dog", ["cat", "dog"]), output_number("predicted", None)
+    (1, 'predicted')
+    """
+    if name in (names or ()):
+        return list(names or ()).index(name)
+    if name == PREDICTED:
+        return name
+    known = list(names or ()) or "not known; give them as output_names=[…]"
+    raise BadInput(f"there is no output {name!r}: output_names are {known}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The outputs of each row that are explained: Captum's `target`."""
+
+    chosen: Tensor  # (rows, *selected): positions among the flattened outputs of a row
+    outputs: torch.Size  # the outputs of a row
+
+    @staticmethod
+    def of(values: Tensor, target: Target) -> Selection:
+        """Select among outputs (rows, …): None selects all of them, where a single one counts as a scalar, and
+        "predicted" each row's largest."""
+        rows, outputs = values.shape[0], values.shape[1:]
+        number = torch.arange(outputs.numel()).view(1, *outputs).expand(values.shape)
+        if target is None:
+            return Selection(number.reshape(rows) if outputs.numel() == 1 else number, outputs)
+        if isinstance(target, str) and target == PREDICTED:
+            return Selection(values.reshape(rows, -1).argmax(1).cpu(), outputs)
+        try:
+            return Selection(_chosen(number, target), outputs)
+        except (IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"target {target} does not fit outputs of shape {tuple(values.shape)}: {error}") from error
+
+    def captum_targets(self) -> Iterator[Any]:
+        """Yield what Captum takes for `target`, for one selected output after the other: a number or a tuple of
+        numbers if it is the same in all rows, else one for each row; None if the model has a single output."""
+        for column in self.chosen.reshape(len(self.chosen), -1).T:
+            places = torch.stack(torch.unravel_index(column, self.outputs), 1).tolist() if self.outputs else []
+            each = [place[0] if len(place) == 1 else tuple(place) for place in places]
+            yield each[0] if len(set(each)) == 1 else each or None
+
+    def rows(self, part: Any) -> Selection:
+        """Return the selection for some of the rows: a slice or indices."""
+        return replace(self, chosen=self.chosen[part.cpu() if isinstance(part, Tensor) else part])
+
+    def repeated(self, number: int) -> Selection:
+        """Return the selection for all rows, `number` times over."""
+        return replace(self, chosen=self.chosen.repeat(number, *[1] * (self.chosen.dim() - 1)))
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(*any, rows, *outputs) → (*any, rows, *selected)."""
+        lead = values.shape[: values.dim() - 1 - len(self.outputs)]
+        flat = values.reshape(*lead, len(self.chosen), self.outputs.numel())
+        index = self.chosen.reshape(len(self.chosen), -1).to(values.device)
+        return flat.gather(-1, index.expand(*lead, *index.shape)).reshape(*lead, *self.chosen.shape)
+
+
+def _chosen(number: Tensor, target: Any) -> Tensor:
+    """Those of the outputs' numbers (rows, *outputs) that Captum's target selects: an index (or a tuple of them) for
+    all rows, or a tensor or list with one for each row."""
+    if isinstance(target, Tensor):
+        if target.is_floating_point() or target.dim() > 1:
+            raise TypeError("a tensor of targets has an integer for each row, or one for all")
+        target = int(target) if target.numel() == 1 else target.tolist()
+    if isinstance(target, (int, tuple)):
+        index = (target,) if isinstance(target, int) else target
+        return number[(slice(None), *index)]
+    if not isinstance(target, list):
+        raise TypeError("an integer, a tuple, a tensor or a list is needed")
+    if len(target) != len(number):
+        raise ValueError(f"there are {len(target)} targets for {len(number)} rows")
+    if all(isinstance(each, int) for each in target):
+        if number.dim() != 2:
+            raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
+        return number[torch.arange(len(number)), torch.tensor(target)]
+    return torch.stack([number[(row, *each)] for row, each in enumerate(target)])
 
 
 @dataclass(frozen=True)
@@ -32,7 +362,7 @@ class Request:
     selections: list[Selection]
     full: Tensor  # f(x), selected: (rows, *selected)
     empties: Tensor  # f of each baseline: (baselines, rows, *selected)
-    grouped: bool  # whether the players were given by a mask
+    grouped: bool  # the players were given by a mask
     keys: tuple[str, ...] | None = None  # keywords of the inputs, if they were given by these
 
     @staticmethod
@@ -41,6 +371,7 @@ class Request:
     ) -> Request:
         """Check everything that can be wrong before any work is done. At most `at_once` rows are evaluated at once. The
         function may round more than its outputs' dtype does: to this relative precision."""
+        check_positive(internal_batch_size=at_once)
         parts = games(arguments)
         if arguments.names:
             function = forward_of(function, names=arguments.names)
@@ -60,8 +391,8 @@ class Request:
         return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
     def of_function(self, function: Callable[..., Tensor]) -> Request:
-        """The same request to another model: a surrogate, say, whose values are a prior. It is called in the same way,
-        and this is the request itself if it is the same model."""
+        """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
+        same way, and this is the request itself if it is the same model."""
         function = like(self.function, function)
         if function is self.function:
             return self
@@ -93,25 +424,25 @@ class Request:
         return max(game.count for game in self.games)
 
     def parts(self) -> Iterator[tuple[slice, Game, Selection]]:
-        """Each game with the rows it has, and what is selected of its outputs."""
+        """Yield each game with the rows it has, and what is selected of its outputs."""
         start = 0
         for game, select in zip(self.games, self.selections, strict=True):
             yield slice(start, start + game.rows), game, select
             start += game.rows
 
     def apart(self) -> Iterator[Request]:
-        """A request for each game."""
+        """Yield a request for each game."""
         for rows, game, select in self.parts():
             full, empties = self.full[rows], self.empties[:, rows]
             yield replace(self, games=[game], selections=[select], full=full, empties=empties)
 
     def captum_targets(self) -> Iterator[Any]:
-        """Captum's `target` for one selected output after the other, for all rows."""
+        """Yield Captum's `target` for one selected output after the other, for all rows."""
         first = self.selections[0]
         return replace(first, chosen=torch.cat([select.chosen for select in self.selections])).captum_targets()
 
     def evaluators(self, at_once: int | None, progress: Any) -> Iterator[Evaluator]:
-        """What evaluates coalitions, for each game."""
+        """Yield an evaluator of coalitions for each game."""
         for rows, game, select in self.parts():
             yield Evaluator(
                 self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
@@ -119,7 +450,7 @@ class Request:
             )  # fmt: skip
 
     def rows_of(self, part: Any) -> Request:
-        """The request for some of the rows (a slice or indices), where all rows have the same players."""
+        """Return the request for some of the rows (a slice or indices), where all rows have the same players."""
         (game,), (select,) = self.games, self.selections
         full, empties = self.full[part], self.empties[:, part]
         return replace(self, games=[game.rows_of(part)], selections=[select.rows(part)], full=full, empties=empties)
@@ -137,7 +468,8 @@ class Request:
         return replace(self, games=games, selections=selections, full=full, empties=empties)
 
     def averaged(self, values: list[Tensor]) -> list[Tensor]:
-        """Values of `beside_each_baseline`, (players, baselines · rows, *selected), averaged over the baselines."""
+        """Return values of `beside_each_baseline`, (players, baselines · rows, *selected), averaged over the
+        baselines."""
         number = len(self.empties)
         if number == 1:
             return values
@@ -145,7 +477,7 @@ class Request:
         return [game.averaged(v.movedim(1, 0)) for v, game in zip(apart, self.games, strict=True)]
 
     def silenced(self, values: list[Tensor]) -> list[Tensor]:
-        """Values with those of idle players exactly 0, where a method gives them rounding."""
+        """Return values with those of idle players exactly 0, where a method gives them rounding."""
         idle = [~game.busy.T for game in self.games]
         return [torch.where(i.view(*i.shape, *[1] * (v.dim() - 2)), 0, v) for i, v in zip(idle, values, strict=True)]
 
@@ -159,11 +491,12 @@ class Request:
             raise OverflowingRows(rows, max(float(x.abs().max()) for x in entries), str(self.games[0].dtype))
 
     def gaps(self, values: list[Tensor]) -> Tensor:
-        """Σ values − (f(x) − f(baseline)), (rows, *selected)."""
+        """Return Σ values − (f(x) − f(baseline)), (rows, *selected)."""
         return torch.cat([v.sum(0) for v in values]) - self.total.to(values[0])
 
     def answer(self, values: list[Tensor]) -> Any:
-        """Values (players, rows, *selected) of each game in the shape of the inputs: the result of `attribute`."""
+        """Return values (players, rows, *selected) of each game in the shape of the inputs: the result of
+        `attribute`."""
         pieces = [game.attributions(v.movedim(0, -1)) for game, v in zip(self.games, values, strict=True)]
         joined = tuple(torch.cat(rows) for rows in zip(*pieces, strict=True))
         if self.keys is not None:
@@ -171,14 +504,14 @@ class Request:
         return joined[0] if self.games[0].single else joined
 
     def in_order(self, attributions: Any) -> tuple[Any, ...]:
-        """Attributions to the inputs, one after the other, from a result of `attribute`."""
+        """Return attributions to the inputs, one after the other, from a result of `attribute`."""
         if isinstance(attributions, dict) and set(attributions) == set(self.keys or ()):
             return tuple(attributions[key] for key in self.keys or ())
         return attributions if isinstance(attributions, tuple) else (attributions,)
 
     def values_of(self, attributions: Tensors, *, whole: bool = True) -> list[Tensor]:
-        """Attributions in the shape of the inputs as values of the players of each game, (players, rows, *selected) in
-        float64 on the CPU; `whole` if every entry has the value of its player, else they are added up."""
+        """Return attributions in the shape of the inputs as values of the players of each game, (players, rows,
+        *selected) in float64 on the CPU; `whole` if every entry has the value of its player, else they are added up."""
         tensors = self.in_order(attributions)
         wanted = [(*self.full.shape, *mask.shape) for mask in self.games[0].masks]
         if [tuple(x.shape) for x in tensors] != wanted:
@@ -190,8 +523,9 @@ class Request:
 
 
 def yardstick(total: Tensor, values: Tensor) -> Tensor:
-    """What a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along dimension 0):
-    a smaller difference is what contributions of both signs leave, and would ask for more than anyone wants."""
+    """Return what a tolerance is relative to: |f(x) − f(baseline)|, but at least 1 % of Σ|values| (players along
+    dimension 0): a smaller difference is what contributions of both signs leave, and would ask for more than anyone
+    wants."""
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
 
 

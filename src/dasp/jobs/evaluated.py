@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 from dasp.explainer.rows import input_dtype
-from dasp.methods.choice import SHORT_NAMES, method_name
+from dasp.methods.registry import SHORT_NAMES, find
 
 __all__ = ["Evaluated", "Script"]
 
-_EVALUATING = ("Exact", "BayesianShapley", "Permutations", "Occlusion", "Shapley sampling", "KernelSHAP")
+_EVALUATING = ("exact_shapley", "bayesian_shapley", "permutation_shapley")
 
 
 class Evaluated(nn.Module):
@@ -49,7 +49,7 @@ class Evaluated(nn.Module):
     @staticmethod
     def check_method(model: str, method: str) -> None:
         """Refuse a method that needs more than evaluations."""
-        if method != "auto" and method_name(method) not in _EVALUATING:
+        if method != "auto" and find(method) not in _EVALUATING:
             short = ", ".join(name for name, full in SHORT_NAMES.items() if full in _EVALUATING)
             raise BadInput(
                 f"{model} can be evaluated, but has no graph that --method {method} could go through: give auto or "

@@ -1,5 +1,5 @@
-"""Every method, what it can do, what it costs, and which to choose."""
+"""The methods, what each can do and costs, and the choice among them."""
 
-from dasp.methods.table import GRADIENT, METHODS, Method, MethodOnModel
+from dasp.methods.registry import GRADIENT, METHODS, Method, MethodOnModel, find
 
-__all__ = ["GRADIENT", "METHODS", "Method", "MethodOnModel"]
+__all__ = ["GRADIENT", "METHODS", "Method", "MethodOnModel", "find"]

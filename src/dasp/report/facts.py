@@ -47,7 +47,7 @@ def verdict(contents: Contents, known: Known) -> Verdict:
         )
     unknown = int((~np.isfinite(known.deviation)).sum())
     if not unknown and not known.deviation.any():
-        how = "all coalitions of players were evaluated" if known.methods == ["Exact"] else "their error bars are 0"
+        how = "all coalitions of players were evaluated" if known.methods == ["exact_shapley"] else "their error bars are 0"
         return Verdict(f"These Shapley values are exact: {how}.", good=True)
     half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
     text = (

@@ -1,7 +1,7 @@
 """BayesianShapley: start from an approximation, evaluate coalitions, converge to the exact values with error bars.
 
 Any attributions (DASP's, above all) are the prior mean of a regression over coalitions; see `posterior` for the model,
-`pairs` for the coalitions. With a flat prior it is KernelSHAP in pairs with leverage sampling and a model of the third
+`design` for the coalitions. With a flat prior it is KernelSHAP in pairs with leverage sampling and a model of the third
 order interactions.
 """
 
@@ -16,17 +16,17 @@ from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PlayerMethod
-from dasp.attribution.bayesian.pairs import Pairs
+from dasp.attribution.base import Estimate, PlayerMethod, Profile
+from dasp.attribution.bayesian.design import Pairs
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.bayesian.priors import Prior, covariances, prior_values, trust
 from dasp.attribution.bayesian.regression import Regression, Regressions
 from dasp.attribution.exact import exact_values
-from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
+from dasp.attribution.refinement import Refined, collected, refined, stages
 from dasp.games.evaluator import Evaluator
-from dasp.games.idle import Active
-from dasp.games.request import Request
+from dasp.games.game import Game
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.propagation.forward import Output
 
 __all__ = ["FEWEST", "BayesianShapley"]
@@ -76,6 +76,18 @@ class BayesianShapley(PlayerMethod):
         self.prior_options = prior_options or {}
         self._regressions = Regressions()
 
+    @classmethod
+    def profile(cls, *, prior: Profile | None = None, prior_samples: Callable[[Game], int] = lambda _: 0) -> Profile:
+        """Return its cost: an evaluation for each coalition, and a prior with its number of samples, if it has one."""
+        return Profile(
+            fixed=lambda game: prior.cost(game, prior_samples(game)) // len(game.baselines) if prior else 0,
+            samples="max_evaluations",
+            each=lambda _: 1,
+            fewest=lambda game: min(FEWEST, 2**game.count),
+            most=lambda game: 2**game.count,
+            error_bars=True,
+        )
+
     def attribute(
         self,
         inputs: Tensors,
@@ -91,8 +103,8 @@ class BayesianShapley(PlayerMethod):
         show_progress: bool = False,
         return_std: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None, which
-        cost no more evaluations than one. They always sum to f(input) − f(baseline).
+        """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None,
+        which cost no more evaluations than one. They always sum to f(input) − f(baseline).
 
         Args:
             inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
@@ -114,16 +126,11 @@ class BayesianShapley(PlayerMethod):
                 by, 95 % intervals held 90 to 98 % of the values for 371 of 450 combinations of networks, priors and
                 budgets, more for 73 and less for 6 (`benchmarks/calibration.py`).
         """
-        check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
-        check_tolerance(tolerance)
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
-        estimate = self.explain(
-            request, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed,
+        return self._attribute(
+            arguments, std=return_std, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate, tolerance, f"{max_evaluations} evaluations")
-        return estimate.answer(request, std=return_std)
 
     def explain(
         self,
@@ -135,9 +142,11 @@ class BayesianShapley(PlayerMethod):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Estimate:
-        """The values of the players with their standard deviations; the options are those of `attribute`."""
+        """Return the values of the players with their standard deviations; the options are those of `attribute`."""
+        check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
         active = Active.of(request)
-        fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
+        fewest = max(map(self.profile().fewest, active.request.games), default=0)
         if max_evaluations < fewest:
             raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
         before = prior_values(self.prior, self.prior_options, request)
@@ -165,7 +174,7 @@ class _Estimate:
     seed: int
 
     def to(self, evaluations: int, tolerance: float | None) -> Refined:
-        """Means, standard deviations, and what is to be said of each row."""
+        """Refine the posterior up to a number of evaluations, or a tolerance."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
             values = exact_values(self.evaluator)

@@ -5,7 +5,7 @@ The game is modelled, for all pairs of coalitions whether evaluated or not, as
     y = Δ(s/N − ½) + z β + B γ + h + e,      e ~ N(0, σ²ν),  ν ∝ s(N−s)
     β ~ N(R₀, aσ²T) with Σβ = Δ      h ~ N(0, bσ²·interactions)      γ flat: the mean by size
 
-Interactions and size means have no Shapley value, but the white part has: R = β + Σ_pairs w z e (see `pairs`). So R is
+Interactions and size means have no Shapley value, but the white part has: R = β + Σ_pairs w z e (see `design`). So R is
 a linear functional of the game, jointly Gaussian with what was evaluated, and its posterior is
 
     E[R] = p₀ + c C⁻¹(y − z p₀),   Var[R] = σ²(k − c C⁻¹ cᵀ),    C = a zTzᵀ + b·interactions + ν,  c = aTzᵀ + (w z ν)ᵀ
@@ -18,7 +18,7 @@ a (how good the prior is), b and the form of T are averaged over with their post
 integrated out (restricted likelihood): a point estimate of a is overconfident with few evaluations.
 
 With many pairs and not too many players, h is also tried with the interactions that a column's own values make likely
-(see `structure`), and takes part by its posterior probability.
+(see `regression`), and takes part by its posterior probability.
 
 With far fewer pairs than players a is hardly seen in the data: z of different pairs are nearly orthogonal, so that
 errors of the prior look like noise, and error bars rest on what was thought of a before (`Trust`). What else tells of
@@ -31,28 +31,26 @@ and the first, given Σβ = Δ, does not depend on κ: the gap is one observatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from dasp.attribution.bayesian.chosen import chosen_summaries
-from dasp.attribution.bayesian.directions import Covariance, Directions
-from dasp.attribution.bayesian.distance import Distance
-from dasp.attribution.bayesian.regression import Regression, Summary
+from dasp.attribution.bayesian.regression import Covariance, Directions, PairSummary, Regression, likely_summaries
 
-__all__ = ["FEWEST_PAIRS", "Posterior", "Trust", "posterior"]
+__all__ = ["FEWEST_PAIRS", "Distance", "Posterior", "Trust", "posterior"]
 
 FEWEST_PAIRS = 4  # for a variance to be estimated
 _SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
 _NEGLIGIBLE = 1e-4  # posterior probability
 _IMPOSSIBLE = -20.0  # the log of such a probability
 _NUMBERS_AT_ONCE = 2**22
+_HALVINGS = 60  # of an interval, for a quantile
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What is thought of the prior before any data: the log of the signal (its error) to noise is Student's t with
+    """The trust in a prior before any data: the log of the signal (its error) to noise is Student's t with
     three degrees of freedom about log `centre`, so that data can say otherwise."""
 
     centre: float
@@ -60,14 +58,14 @@ class Trust:
     gap: float | None = None  # κ; None if the completeness gap says nothing, as of priors that are made to have none
 
     def log_density(self) -> Tensor:
-        """Evaluate it over the grid of signal-to-noise ratios."""
+        """Return the log of its density over the grid of signal-to-noise ratios."""
         x = (_SIGNAL / self.centre).log() / self.spread
         return -2 * (1 + x**2 / 3).log()
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of Shapley values: (columns, players) each; a column is an output of a row."""
+    """The mean and standard deviation of Shapley values, (columns, players) each; a column is an output of a row."""
 
     mean: Tensor
     deviation: Tensor
@@ -85,7 +83,7 @@ def posterior(
     sums: Tensor | None = None,
     distance: bool = False,
 ) -> Posterior:
-    """What the values of pairs say of the Shapley values.
+    """Return the posterior of the Shapley values, given the values of pairs.
 
     Args:
         regression: on the pairs that were evaluated.
@@ -95,7 +93,7 @@ def posterior(
         covariances: the candidates for T, besides all players alike.
         trust: the prior on a.
         sums: (v(S) + v(Sᶜ))/2, (pairs, columns), by which to choose interactions where there are enough pairs for it.
-        distance: whether to find out how far the prior is from the Shapley values; without interactions by `sums`.
+        distance: also find out how far the prior is from the Shapley values; without interactions by `sums`.
     """
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
@@ -112,7 +110,7 @@ def posterior(
             part = _mixture(summary.of(columns), given.of(columns), covariance.of(columns))
             mixtures.append(part.spread(columns))
     if sums is not None and not distance and regression.second is not None and len(total) > 0:
-        mixtures.append(_chosen(regression, y, sums, given, covariances))
+        mixtures.append(_likely_mixture(regression, y, sums, given, covariances))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     away = None if mixture.distance is None else mixture.distance.times(size)
@@ -121,7 +119,7 @@ def posterior(
 
 @dataclass(frozen=True)
 class _Given:
-    """What hyper-parameters are averaged over with, column by column."""
+    """The quantities of each column that all hyper-parameters share."""
 
     total: Tensor
     prior: Tensor
@@ -179,7 +177,7 @@ def _joined(parts: list[_Mixture], dimension: int) -> Distance | None:
     return Distance.cat(there, dimension) if there else None
 
 
-def _mixture(summary: Summary, given: _Given, covariance: Covariance | None) -> _Mixture:
+def _mixture(summary: PairSummary, given: _Given, covariance: Covariance | None) -> _Mixture:
     """Averaged over a, some columns at a time; without a covariance, for players all alike."""
     design = summary.design
     pseudo, players = design.matrix.shape
@@ -192,7 +190,9 @@ def _mixture(summary: Summary, given: _Given, covariance: Covariance | None) -> 
     return _Mixture.beside(parts)
 
 
-def _chosen(regression: Regression, y: Tensor, sums: Tensor, given: _Given, covariances: list[Covariance]) -> _Mixture:
+def _likely_mixture(
+    regression: Regression, y: Tensor, sums: Tensor, given: _Given, covariances: list[Covariance]
+) -> _Mixture:
     """For each column, over the interactions that it is likely to have; without weight where it has none."""
     none = torch.zeros(1, given.prior.shape[1], dtype=given.prior.dtype)
     parts = []
@@ -200,14 +200,14 @@ def _chosen(regression: Regression, y: Tensor, sums: Tensor, given: _Given, cova
         at = slice(column, column + 1)
         own = [
             _mixture(summary, given.of(at), covariance and covariance.of(at))
-            for summary in chosen_summaries(regression, y[:, at], sums[:, column])
+            for summary in likely_summaries(regression, y[:, at], sums[:, column])
             for covariance in (None, *covariances)
         ]
         parts.append(_Mixture.of(own) if own else _Mixture(none, none, none[:, 0] - torch.inf, None))
     return _Mixture.beside(parts)
 
 
-def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixture:
+def _averaged(summary: PairSummary, directions: Directions, given: _Given) -> _Mixture:
     """Average over a: in these directions C is diagonal for every a. Indices: column, a, direction k, player p."""
     design, values, trust = summary.design, directions.values, given.trust
     additive, white = directions.additive, directions.white
@@ -235,3 +235,67 @@ def _averaged(summary: Summary, directions: Directions, given: _Given) -> _Mixtu
     variances = variances * (squares / (freedom - 2))[..., None]
     distance = Distance.of(given.prior, means, variances, logs, freedom) if given.distance else None
     return _Mixture.over(means, variances, logs, distance)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The distribution of Q = Σ(numbers − R)²: log-normal for each choice of the hyper-parameters, whose probabilities
+    have the given logs. All are (columns, choices)."""
+
+    mean: Tensor
+    variance: Tensor
+    unknown: Tensor  # the part of the mean that is the variance of R
+    logs: Tensor
+
+    @staticmethod
+    def of(numbers: Tensor, means: Tensor, variances: Tensor, logs: Tensor, freedom: int) -> Distance:
+        """Return the moments of Q from those of R (columns, choices, players), as if players were independent given
+        σ², which is known from so many degrees of freedom."""
+        away, variances = (numbers[:, None] - means).square(), variances.clamp(min=0)
+        unknown = variances.sum(2)
+        spread = 2 * variances.square().sum(2) + 4 * (away * variances).sum(2) + 2 * unknown**2 / max(1, freedom - 4)
+        return Distance(away.sum(2) + unknown, spread, unknown, logs)
+
+    @staticmethod
+    def cat(parts: list[Distance], dimension: int) -> Distance:
+        """Put columns (dimension 0) or choices (1) together."""
+        names = [field.name for field in fields(Distance)]
+        return Distance(*(torch.cat([getattr(part, name) for part in parts], dimension) for name in names))
+
+    def times(self, size: Tensor) -> Distance:
+        """Return the distance for numbers and values in another unit, column by column."""
+        square = size[:, None] ** 2
+        return Distance(self.mean * square, self.variance * square**2, self.unknown * square, self.logs)
+
+    def among(self, columns: Tensor) -> Distance:
+        """Make it a part of all columns, without weight in the others."""
+
+        def spread(values: Tensor, others: float) -> Tensor:
+            result = torch.full((len(columns), values.shape[1]), others, dtype=values.dtype)
+            result[columns] = values
+            return result
+
+        return Distance(
+            spread(self.mean, 0), spread(self.variance, 0), spread(self.unknown, 0), spread(self.logs, -torch.inf)
+        )
+
+    def quantile(self, probability: float) -> Tensor:
+        """Return the number that Q is below with a probability, (columns,)."""
+        mean = self.mean.clamp(min=torch.finfo(self.mean.dtype).tiny)
+        spread = (self.variance.sqrt() / mean).square().log1p().sqrt().clamp(min=1e-6)
+        centre = mean.log() - spread**2 / 2
+        weights = self.logs.softmax(1)
+        low, high = (torch.where(weights > 0, centre + side * 10 * spread, side * -torch.inf) for side in (-1, 1))
+        low, high = low.amin(1), high.amax(1)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = (weights * torch.special.ndtr((middle[:, None] - centre) / spread)).sum(1) < probability
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return high.exp()
+
+    def scales(self, number: int, generator: torch.Generator) -> Tensor:
+        """Draw by how much the variance of R is larger or smaller than its mean over all choices, (columns, number)."""
+        weights = self.logs.softmax(1)
+        mean = (weights * self.unknown).sum(1, keepdim=True)
+        drawn = self.unknown.gather(1, torch.multinomial(weights, number, replacement=True, generator=generator))
+        return torch.where(mean > 0, drawn / mean, 0)

@@ -9,12 +9,12 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor
 
-from dasp.attribution.any_method import estimated
 from dasp.attribution.base import Estimate
-from dasp.attribution.bayesian.directions import Covariance
 from dasp.attribution.bayesian.posterior import Trust
+from dasp.attribution.bayesian.regression import Covariance
+from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
-from dasp.attribution.gradient import GradientDASP
+from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.games.game import Game
 from dasp.games.request import Request
 
@@ -29,7 +29,8 @@ _GROUPS_OF_DASP = {True: Trust(0.3, 1), False: Trust(1, 0.7)}
 
 
 def trust(prior: Prior, game: Game | None = None) -> Trust:
-    """How far a prior is off, as signal to noise, measured on the development networks of benchmarks/calibration.py:
+    """Return the trust in a prior: how far it is off, as signal to noise, measured on the development networks of
+    benchmarks/calibration.py:
 
         DASP of full rank                    0.01 to 0.03 for single entries, 0.01 to 1.4 for groups and tokens
         DASP and GradientDASP with factors   0.03 to 0.15                     0.05 to 1.8
@@ -51,9 +52,9 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
 
 
 def covariances(prior: Tensor, game: Game) -> list[Covariance]:
-    """How the errors of a prior (columns, players) may be distributed: as large as values are, with the mean of all
-    added; on a grid also alike among neighbours. (With variances, not deviations, in proportion to values, intervals
-    held fewer of the largest values.)"""
+    """Return how the errors of a prior (columns, players) may be distributed: as large as values are, with the mean
+    of all added; on a grid also alike among neighbours. (With variances, not deviations, in proportion to values,
+    intervals held fewer of the largest values.)"""
     size = prior.abs()
     mean = size.mean(1, keepdim=True)
     square = (torch.where(mean > 0, size / mean, 0) + 1).square()
@@ -66,14 +67,14 @@ def covariances(prior: Tensor, game: Game) -> list[Covariance]:
 
 @lru_cache(maxsize=1)
 def _nearness(coordinates: tuple[tuple[int, ...], ...]) -> Tensor:
-    """How alike the errors of players at these places are; kept for the next stage, row or call."""
+    """Return how alike the errors of players at these places are; kept for the next stage, row or call."""
     places = torch.tensor(coordinates, dtype=torch.float64)
     near = torch.exp(-(torch.cdist(places, places) ** 2) / 4.5)
     return (near + torch.eye(len(places), dtype=near.dtype)) / 2
 
 
 def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> Estimate | None:
-    """The prior of each game, with values in float64 on the CPU; None if there is none."""
+    """Return the prior of each game, with values in float64 on the CPU; None if there is none."""
     if prior is None:
         return None
     evaluations: Tensor | None = torch.zeros(len(request.full), dtype=torch.long)

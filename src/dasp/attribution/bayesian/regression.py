@@ -1,11 +1,35 @@
-"""What the values of some pairs of coalitions say, reduced to the part of the regression that rows share.
+"""The regression on the values of some pairs of coalitions, reduced to the part of the regression that rows share.
 
 With covariance V = ν + b·interactions of everything but β (see `posterior`), m pairs tell about β what no more than
-min(m, N) pseudo-observations with independent noise of variance 1 do: values = design·β + noise. For m ≤ N they are the
+min(m, N) pseudo-observations with independent noise of variance 1 do: values = A β + noise. For m ≤ N they are the
 pairs themselves, whitened; for m > N they come from zᵀV⁻¹z and zᵀV⁻¹y. V⁻¹ is taken in the smaller of pairs and
-interactions.
+interactions. All but the values depends on the pairs alone, and is most of the work: a `Regression` does it once.
 
-All but the values depends on the pairs alone, and is most of the work. A `Regression` does it once.
+**Directions.** With pseudo-observations A β + noise and β ~ N(·, aT), given Σβ, the covariance 1 + aATAᵀ of the
+observations is diagonal in the eigenvectors of ATAᵀ, for every a at once.
+
+**Interactions** are what is not additive in a game and leaves every Shapley value zero. Pairs of coalitions see only
+interactions of odd order. The third is the first of them, and shows in two ways, each a Gaussian process over
+coalitions with unit weights, so that it depends on the pairs alone:
+
+    cubic    ψ_T = χ_T − (σ_i + σ_j + σ_k)/3  for every T = {i, j, k},  σ = ±1 in and out of S,  χ_T = σ_iσ_jσ_k
+    slopes   h_j(s) z_i,  h_j = cos(2πjs/N) + 1/(N−1):  a player's contribution changes with the coalition's size
+
+(Σ_s h_j(s) = 0, so that slopes average out.) The slopes are part of the cubic term already, but too weak there. Both
+have zero mean over the pairs in the sense of the Shapley value: they describe the noise, never the answer.
+
+**Likely interactions.** The half differences of pairs have the odd part of a game, which Shapley values are of; the
+half sums
+
+    (v(S) + v(Sᶜ))/2 = constant + Σ_{ij} b_ij σ_iσ_j + …
+
+have the even part, which costs nothing more. Where two players interact, three do: the variance of the coefficient of
+
+    ψ_T = χ_T − Σ_{i∈T} σ_i / |T|,      χ_T = Π_{i∈T} σ_i,      |T| = 3 or 5
+
+is taken as the root of the weight of all trees on T, whose branches weigh a_ij = b_ij² + κ b_i² b_j² / Σb_k² each, with
+b_i² = Σ_j b_ij². The most likely T are kept (`likely_summaries`). As they come from other numbers than those that they
+explain, nothing is fitted by choice, and error bars stay honest. ψ_T has no Shapley value.
 """
 
 from __future__ import annotations
@@ -13,27 +37,97 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import comb, pi
 from threading import Lock
 
 import torch
 from torch import Tensor
 
-from dasp.attribution.bayesian.directions import Covariance, Directions
-from dasp.attribution.bayesian.noise import feature_count, features, kernel, size_means
-from dasp.attribution.bayesian.pairs import Pairs, log_counts
-from dasp.attribution.bayesian.structure import SecondOrder, gram
+from dasp.attribution.bayesian.design import Pairs, log_counts
 
-__all__ = ["Design", "ManyPairs", "Regression", "Regressions", "Summary"]
+__all__ = [
+    "Covariance", "Directions", "PairSummary", "ReducedDesign", "Regression", "Regressions", "likely_summaries",
+]  # fmt: skip
 
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0)  # b: variance of interactions relative to the white part
 _FEW_STRENGTHS = (0.0, 3.0)  # where pairs are too few to tell more of them apart: coverage and errors are the same
-_PAIRS_AT_ONCE = 4096
 _SINGULAR = 1e-12
 _MOST_KEPT = 2**25  # numbers: 256 MB
+_MOST_CUBIC = 30  # players: C(30, 3) = 4,060 features
+_HARMONICS = 2
+_SLOPES = 0.2  # the variance of slopes relative to that of cubic terms: 0.1 to 0.5 in the networks it was measured on
+_MOST_PLAYERS = 64  # 2,016 interactions of two
+_FEWEST_PAIRS = 1024  # with fewer, there is less to gain than the time that it takes for every row
+_FEWEST_FOR_A_PLAYER = 8
+_MOST_IN_FIVES = 20  # players: 15,504 sets
+_FIFTH = 0.1  # variance of all interactions of five relative to those of three
+_BACKGROUND = 0.2  # κ
+_RIDGE = 30.0  # as if every interaction of two had been seen to be zero in so many pairs
+_WAVES = 4  # of the mean by size
+_MOST_SETS = 1500
+_MOST_FEATURES_KEPT = 2**24  # numbers: 128 MB
 
 
 @dataclass(frozen=True)
-class Design:
+class Covariance:
+    """A candidate for T = √t K √t: how the prior's errors are distributed."""
+
+    scale: Tensor  # t, (columns, players), or (1, players) for all columns
+    correlation: Tensor | None = None  # K, (players, players)
+
+    @staticmethod
+    def flat(players: int) -> Covariance:
+        """Take all players as alike and independent."""
+        return Covariance(torch.ones(1, players, dtype=torch.float64))
+
+    def of(self, columns: Tensor | slice) -> Covariance:
+        """Select some of the columns."""
+        return self if len(self.scale) == 1 else Covariance(self.scale[columns], self.correlation)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The directions in which pseudo-observations are independent. Indices: column c (one for all, where T is the
+    same), direction k, player p."""
+
+    values: Tensor  # eigenvalues of ATAᵀ, given Σβ (ck)
+    vectors: Tensor | None  # of the observations, in columns (c, observation, k); None if these are the directions
+    additive: Tensor  # covariance of each direction with β/a (ckp)
+    white: Tensor  # and with the white part of R (ckp)
+    before: Tensor  # the diagonal of T, given Σβ (cp)
+    share: Tensor  # which part of a change of Σβ each player has (cp)
+    total: Tensor  # the variance of Σβ/√a before it was given, 1ᵀT1 (c1)
+
+    @staticmethod
+    def orthogonal(matrix: Tensor, white: Tensor) -> Directions:
+        """Return the directions of observations with AAᵀ diagonal and A1 = 0, for players who are all alike before."""
+        share = torch.full((1, matrix.shape[1]), 1 / matrix.shape[1], dtype=matrix.dtype)
+        values, total = matrix.square().sum(1)[None], 1 / share[:, :1]
+        return Directions(values, None, matrix[None], white[None], 1 - share, share, total)
+
+    @staticmethod
+    def of(matrix: Tensor, white: Tensor, covariance: Covariance) -> Directions:
+        """Return the directions from A (observations, players) and the covariance of the observations with the white
+        part of R."""
+        root = covariance.scale.sqrt()
+        smooth, ones = matrix * root[:, None], root
+        if covariance.correlation is not None:
+            smooth, ones = smooth @ covariance.correlation, ones @ covariance.correlation
+        smooth, ones = smooth * root[:, None], ones * root  # AT and T1
+        total = ones.sum(1, keepdim=True)
+        share = ones / total
+        smooth = smooth - smooth.sum(2, keepdim=True) * share[:, None]
+        values, vectors = torch.linalg.eigh(smooth @ matrix.T)
+        before = covariance.scale - ones * share
+        return Directions(values.clamp(min=0), vectors, vectors.mT @ smooth, vectors.mT @ white, before, share, total)
+
+    def along(self, residual: Tensor) -> Tensor:
+        """Return observations (columns, observations) in these directions."""
+        return residual if self.vectors is None else (residual[:, None] @ self.vectors)[:, 0]
+
+
+@dataclass(frozen=True)
+class ReducedDesign:
     """The pseudo-observations for one strength of interactions, whatever their values."""
 
     matrix: Tensor  # A (k, players)
@@ -44,20 +138,20 @@ class Design:
     flat: Directions  # what they tell of players who are all alike before
 
     def directions(self, covariance: Covariance) -> Directions:
-        """What they tell of players whose values are distributed like that before."""
+        """Return what they tell of players whose values are distributed like that before."""
         return Directions.of(self.matrix, self.white, covariance)
 
 
 @dataclass(frozen=True)
-class Summary:
-    """What the values of some columns say."""
+class PairSummary:
+    """The values of some columns, summed up as pseudo-observations."""
 
-    design: Design
+    design: ReducedDesign
     values: Tensor  # (k, columns)
     rest: Tensor  # the squares of y that no β can explain (columns,)
     shift: Tensor  # the white part of R that these imply (columns, players)
 
-    def of(self, columns: Tensor | slice) -> Summary:
+    def of(self, columns: Tensor | slice) -> PairSummary:
         """Select some of the columns."""
         return replace(self, values=self.values[:, columns], rest=self.rest[columns], shift=self.shift[columns])
 
@@ -90,17 +184,17 @@ class Regression(ABC):
         """Prepare it in the form that suits the number of pairs."""
         if len(pairs) <= pairs.players:
             return _FewPairs(pairs)
-        result = _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else ManyPairs(pairs)
+        result = _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else _ManyPairs(pairs)
         result.second = SecondOrder(pairs) if SecondOrder.suits(pairs) else None
         return result
 
     @abstractmethod
-    def summaries(self, y: Tensor) -> list[Summary]:
+    def summaries(self, y: Tensor) -> list[PairSummary]:
         """Sum up the values (pairs, columns), once for each strength of the interactions."""
 
     @property
     def numbers(self) -> int:
-        """How many numbers of eight bytes it keeps."""
+        """The number of numbers of eight bytes that it keeps."""
         shared = len(self.pairs) * (self.pairs.players // 8 + 4)
         return len(self.strengths) * self._numbers_each() + shared + (self.second.numbers if self.second else 0)
 
@@ -132,14 +226,14 @@ class Regressions:
         return Regressions, ()
 
     def pairs(self, players: int, number: int, seed: int) -> Pairs:
-        """The first pairs of the design for a seed."""
+        """Return the first pairs of the design for a seed."""
         key, last = (players, number, seed), self._pairs
         if last is None or last[0] != key:
             self._pairs = last = key, Pairs.draw(*key)
         return last[1]
 
     def on(self, pairs: Pairs, seed: int) -> Regression:
-        """Give the regression on pairs of the design for a seed, a kept one if there is one."""
+        """Return the regression on pairs of the design for a seed, a kept one if there is one."""
         key = (pairs.players, len(pairs), seed)
         regression = self._kept.get(key)
         if regression is None:
@@ -175,16 +269,18 @@ class _FewPairs(Regression):
             unknown = self.variance - white.square().sum(0)
             log_determinant = _log_determinant(root) + _log_determinant(triangle)
             flat = Directions.of(matrix, white, Covariance.flat(pairs.players))
-            design = Design(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
+            design = ReducedDesign(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
             self._parts.append((root, basis, design))
 
     def _numbers_each(self) -> int:
         return len(self.pairs) * (2 * len(self.pairs) + 4 * self.pairs.players)
 
-    def summaries(self, y: Tensor) -> list[Summary]:
+    def summaries(self, y: Tensor) -> list[PairSummary]:
         nothing = torch.zeros(y.shape[1], dtype=y.dtype)
         whitened = [(design, basis, _solve(root, y)) for root, basis, design in self._parts]
-        return [Summary(design, x - basis @ (basis.T @ x), nothing, nothing[:, None]) for design, basis, x in whitened]
+        return [
+            PairSummary(design, x - basis @ (basis.T @ x), nothing, nothing[:, None]) for design, basis, x in whitened
+        ]
 
 
 class _SomePairs(Regression):
@@ -202,21 +298,21 @@ class _SomePairs(Regression):
         players = self.pairs.players
         return len(self.pairs) * (len(self.pairs) + 2 * players) + 3 * players**2
 
-    def summaries(self, y: Tensor) -> list[Summary]:
+    def summaries(self, y: Tensor) -> list[PairSummary]:
         whitened = [(reduction, x, _solve(root, y)) for root, x, reduction in self._parts]
         return [reduction.summary(x.T @ values, values.square().sum(0)) for reduction, x, values in whitened]
 
 
-class ManyPairs(Regression):
+class _ManyPairs(Regression):
     """More than interactions F: V⁻¹ = ν⁻¹ − ν⁻¹F(1/b + Fᵀν⁻¹F)⁻¹Fᵀν⁻¹ (Woodbury)."""
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
         count = self._interactions(slice(1)).shape[1]
         products: Tensor | float = 0.0
-        for part in self._slices():
+        for part in self.pairs.slices():
             x = torch.cat([self._interactions(part), self._regressors(part)], 1) / self.noise[part, None].sqrt()
-            products = products + gram(x)
+            products = products + _gram(x)
         assert isinstance(products, Tensor)
         ff, self._fx, xx = products[:count, :count], products[:count, count:].clone(), products[count:, count:]
         log_noise = float(self.noise.log().sum())
@@ -231,17 +327,14 @@ class ManyPairs(Regression):
     def _numbers_each(self) -> int:
         return len(self._fx) ** 2 + self._fx.numel() // len(self.strengths) + 3 * self.pairs.players**2
 
-    def _slices(self) -> list[slice]:
-        return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self.pairs), _PAIRS_AT_ONCE)]
-
     def _interactions(self, part: slice) -> Tensor:
         return features(self.pairs, part).mul_(self.unit**0.5)
 
-    def summaries(self, y: Tensor) -> list[Summary]:
+    def summaries(self, y: Tensor) -> list[PairSummary]:
         """Sum up the values, see `Regression`."""
         weighted = y / self.noise[:, None]
         fy, xy = (
-            torch.stack([regressors(part).T @ weighted[part] for part in self._slices()]).sum(0)
+            torch.stack([regressors(part).T @ weighted[part] for part in self.pairs.slices()]).sum(0)
             for regressors in (self._interactions, self._regressors)
         )
         yy = (y * weighted).sum(0)
@@ -258,7 +351,7 @@ class _Reduction:
     """The way from products in the metric V⁻¹ of regressors x with y to pseudo-observations, one for each direction of
     β; the size means, which come first in x, are projected out."""
 
-    design: Design
+    design: ReducedDesign
     root: Tensor  # of the products of the size means
     cross: Tensor  # their products with the other regressors, whitened
     whiten: Tensor
@@ -277,17 +370,18 @@ class _Reduction:
         matrix, white = (whiten @ xx[:n]).tensor_split(2, 1)
         unknown = variance - xx[n:, n:].diagonal()
         flat = Directions.orthogonal(matrix, white)
-        design = Design(matrix, white, unknown, log_determinant + _log_determinant(root), len(pairs) - means, flat)
+        log_determinant += _log_determinant(root)
+        design = ReducedDesign(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
         return _Reduction(design, root, cross, whiten)
 
-    def summary(self, xy: Tensor, yy: Tensor) -> Summary:
+    def summary(self, xy: Tensor, yy: Tensor) -> PairSummary:
         """Sum up the products with y, and of y with itself."""
         means, n = len(self.root), self.cross.shape[1] // 2
         of_means = _solve(self.root, xy[:means])
         xy = xy[means:] - self.cross.T @ of_means
         values = self.whiten @ xy[:n]
         rest = (yy - of_means.square().sum(0) - values.square().sum(0)).clamp(min=0)
-        return Summary(self.design, values, rest, (xy[n:] - self.design.white.T @ values).T)
+        return PairSummary(self.design, values, rest, (xy[n:] - self.design.white.T @ values).T)
 
 
 def _solve(root: Tensor, x: Tensor, *, upper: bool = False) -> Tensor:
@@ -297,3 +391,222 @@ def _solve(root: Tensor, x: Tensor, *, upper: bool = False) -> Tensor:
 def _log_determinant(root: Tensor) -> float:
     """The logarithm of the determinant of root rootᵀ."""
     return 2 * float(root.diagonal().abs().log().sum())
+
+
+def size_means(pairs: Pairs) -> Tensor:
+    """Return sin(πj(2s/N − 1)), (pairs, J): the mean of y by size, which is odd about N/2 and has no Shapley value.
+    The more pairs, the more waves."""
+    waves = min(4, len(pairs) // 24, (pairs.players - 1) // 2)
+    j = torch.arange(1, waves + 1, dtype=torch.float64)
+    return torch.sin(pi * j * (2 * pairs.sizes[:, None] / pairs.players - 1))
+
+
+def feature_count(players: int) -> int:
+    """Return the number of features for so many players."""
+    return _HARMONICS * players + (comb(players, 3) if players <= _MOST_CUBIC else 0)
+
+
+def features(pairs: Pairs, part: slice = slice(None)) -> Tensor:
+    """Return the interactions themselves, (pairs, features), for a part of the pairs; their scale is that of all
+    pairs."""
+    n, own = pairs.players, _slopes(pairs, part)
+    if n > _MOST_CUBIC:
+        return own
+    result = torch.empty(len(own), feature_count(n), dtype=own.dtype)
+    result[:, : own.shape[1]] = own
+    sign = 2 * pairs.members[part].double() - 1
+    _triples(sign, _scales(pairs)[0], out=result[:, own.shape[1] :])
+    return result
+
+
+def _slopes(pairs: Pairs, part: slice = slice(None)) -> Tensor:
+    """The slopes by themselves, (pairs, harmonics·players)."""
+    z, wave = pairs.centred(part), _waves(pairs)[part]
+    return (_scales(pairs)[1] * wave[:, :, None] * z[:, None]).flatten(1)
+
+
+def _triples(sign: Tensor, scale: float, out: Tensor) -> None:
+    """scale·ψ_T for all T = {i < j < k} in lexicographic order."""
+    n = sign.shape[1]
+    first, second = torch.triu_indices(n, n, 1)
+    two = scale * sign[:, first] * sign[:, second]
+    start = 0
+    for i in range(n - 2):
+        last = two[:, int((first <= i).sum()) :]  # all {j < k} behind i
+        torch.mul(last, sign[:, i, None], out=out[:, start : start + last.shape[1]])
+        start += last.shape[1]
+    members = torch.zeros(n, start, dtype=sign.dtype)
+    members.scatter_(0, torch.combinations(torch.arange(n), 3).T, 1.0)
+    out.addmm_(sign, members, alpha=-scale / 3)
+
+
+def kernel(pairs: Pairs) -> Tensor:
+    """Return features·featuresᵀ, (pairs, pairs), from overlaps alone."""
+    cubic, slope = _scales(pairs)
+    z, wave = pairs.centred(), _waves(pairs)
+    overlap = z @ z.T
+    result = slope**2 * (wave @ wave.T) * overlap
+    if pairs.players <= _MOST_CUBIC:
+        total = 2 * pairs.sizes - pairs.players  # Σ_i σ_i
+        product = 4 * overlap + total[:, None] * total / pairs.players  # Σ_i σ_iσ'_i
+        result += cubic**2 * _cubic(product, total[:, None], total, pairs.players)
+    return result
+
+
+def _cubic(product: Tensor, total: Tensor, other: Tensor, n: int) -> Tensor:
+    """Σ_T ψ_Tψ'_T from Σσ_iσ'_i, Σσ_i and Σσ'_i: products of three, of three with one, and of one with one."""
+    three = product * (product**2 - 3 * n + 2) / 6
+    mixed = product * (total**2 + other**2 + 4 - 2 * n) / 6 - 2 * total * other / 3
+    one = (comb(n - 1, 2) * product + (n - 2) * (total * other - product)) / 9
+    return three - mixed + one
+
+
+def _waves(pairs: Pairs) -> Tensor:
+    """h_j(s), (pairs, harmonics)."""
+    j = torch.arange(1, _HARMONICS + 1, dtype=torch.float64)
+    return torch.cos(2 * pi * j * pairs.sizes[:, None] / pairs.players) + 1 / (pairs.players - 1)
+
+
+def _scales(pairs: Pairs) -> tuple[float, float]:
+    """Factors that give cubic features the noise's variance s(N−s) on average, and slopes a share of it."""
+    n, s = pairs.players, pairs.sizes
+    noise = s * (n - s)
+    total = 2 * s - n
+    cubic = _cubic(torch.full_like(s, n), total, total, n).sum() if 3 <= n <= _MOST_CUBIC else torch.zeros(())
+    slope = (_waves(pairs).square().sum(1) * s * (n - s) / n).sum()
+    scale = noise.sum()
+    return _ratio(scale, cubic), _ratio(_SLOPES * scale, slope)
+
+
+def _ratio(wanted: Tensor, there: Tensor) -> float:
+    """The factor that gives features a variance; 0 where there are none, as with two or three players."""
+    return float((wanted / there).sqrt()) if there > 0 else 0.0
+
+
+class SecondOrder:
+    """Regression of half sums on all interactions of two; all but the sums depends on the pairs alone."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self.weights = 1 / (pairs.sizes * (pairs.players - pairs.sizes))
+        self.weights /= self.weights.mean()
+        products = sum((_gram(self._regressors(part)) for part in self.pairs.slices()), start=torch.zeros(()))
+        ridge = torch.full((len(products),), _RIDGE, dtype=products.dtype)
+        ridge[: _WAVES + 1] = 1e-6  # the mean by size
+        self.root = torch.linalg.cholesky(products + torch.diag(ridge))
+
+    @staticmethod
+    def suits(pairs: Pairs) -> bool:
+        """True if there are enough pairs to learn from, and not too many players."""
+        fewest = max(_FEWEST_PAIRS, _FEWEST_FOR_A_PLAYER * pairs.players)
+        return 5 <= pairs.players <= _MOST_PLAYERS and len(pairs) >= fewest
+
+    @property
+    def numbers(self) -> int:
+        """The number of numbers of eight bytes that it keeps."""
+        return self.root.numel() + len(self.weights)
+
+    def affinities(self, sums: Tensor) -> Tensor:
+        """Return a_ij of one column of half sums, (players, players)."""
+        players = self.pairs.players
+        weighted = self.weights.sqrt() * (sums - sums.mean()) / (sums - sums.mean()).abs().max().clamp(min=1e-300)
+        xy = torch.stack([self._regressors(part).T @ weighted[part] for part in self.pairs.slices()]).sum(0)
+        squares = torch.cholesky_solve(xy[:, None], self.root)[_WAVES + 1 :, 0].square()
+        first, second = torch.triu_indices(players, players, 1)
+        result = torch.zeros(players, players, dtype=sums.dtype)
+        result[first, second] = result[second, first] = squares
+        each = result.sum(1)
+        return result + _BACKGROUND * torch.outer(each, each) / each.sum().clamp(min=1e-300)
+
+    def _regressors(self, part: slice) -> Tensor:
+        """Waves over sizes and σ_iσ_j, times the root of the weights."""
+        players = self.pairs.players
+        wave = torch.cos(2 * pi * torch.arange(_WAVES + 1) * self.pairs.sizes[part, None] / players)
+        sign = 2 * self.pairs.members[part].double() - 1
+        first, second = torch.triu_indices(players, players, 1)
+        return torch.cat([wave, sign[:, first] * sign[:, second]], 1) * self.weights[part, None].sqrt()
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Sets of players of one size, and the variances of their interactions."""
+
+    members: Tensor  # (sets, size)
+    variances: Tensor
+
+    @staticmethod
+    def of(players: Tensor, size: int, affinities: Tensor) -> Sets:
+        """Return all sets of some players; the variances sum to 1."""
+        members = players[torch.combinations(torch.arange(len(players)), size)]
+        variances = _trees(affinities[members[:, :, None], members[:, None]]).sqrt()
+        return Sets(members, variances / variances.sum().clamp(min=1e-300))
+
+    def above(self, least: float, factor: float) -> Sets:
+        """Keep those whose variance, times a factor, is at least this."""
+        variances = factor * self.variances
+        kept = variances >= least
+        return Sets(self.members[kept], variances[kept])
+
+    def features(self, pairs: Pairs, part: slice) -> Tensor:
+        """Return √variance·ψ_T, (pairs, sets): it depends only on how many of T are in S."""
+        size = self.members.shape[1]
+        inside = torch.zeros(pairs.players, len(self.members), dtype=torch.float64)
+        inside.scatter_(0, self.members.T, 1.0)
+        number = torch.arange(size + 1)
+        values = (-1.0) ** (size - number) - (2.0 * number - size) / size
+        count = (pairs.members[part].double() @ inside).long()
+        return values.double()[count] * self.variances.sqrt()
+
+
+def _trees(weights: Tensor) -> Tensor:
+    """The sum over all spanning trees of the products of their branches' weights (Kirchhoff), (sets, size, size)."""
+    degrees = weights.sum(2) - weights.diagonal(dim1=1, dim2=2)
+    laplacian = torch.diag_embed(degrees + weights.diagonal(dim1=1, dim2=2)) - weights
+    return torch.linalg.det(laplacian[:, 1:, 1:]).clamp(min=0)
+
+
+def likely_sets(affinities: Tensor, most: int) -> list[Sets]:
+    """Return the sets of three and of five players with the largest variances."""
+    players = affinities.sum(1).argsort(descending=True)
+    threes = Sets.of(players.sort().values, 3, affinities)
+    fives = Sets.of(players[:_MOST_IN_FIVES].sort().values, 5, affinities)
+    every = torch.cat([threes.variances, _FIFTH * fives.variances])
+    least = float(every.topk(min(most, len(every))).values[-1])
+    return [threes.above(least, 1), fives.above(least, _FIFTH)]
+
+
+def _gram(x: Tensor) -> Tensor:
+    """xᵀx. NumPy sees that both are the same, and does half the work."""
+    own = x.numpy()
+    return torch.from_numpy(own.T @ own)
+
+
+class _LikelyInteractions(_ManyPairs):
+    """The regression on interactions that one column is likely to have."""
+
+    strengths = (2.0, 8.0, 32.0)
+
+    def __init__(self, pairs: Pairs, sets: list[Sets]) -> None:
+        self._sets = sets
+        self._kept: dict[int, Tensor] = {}
+        self._scale = float((pairs.sizes * (pairs.players - pairs.sizes)).mean())
+        super().__init__(pairs)
+
+    def _interactions(self, part: slice) -> Tensor:
+        """They are needed twice, and kept where they have room."""
+        if part.start in self._kept:
+            return self._kept[part.start]
+        chosen = [self._scale**0.5 * sets.features(self.pairs, part) for sets in self._sets]
+        result = torch.cat([_slopes(self.pairs, part), *chosen], 1).mul_(self.unit**0.5)
+        if part.start is not None and len(self.pairs) * result.shape[1] <= _MOST_FEATURES_KEPT:
+            self._kept[part.start] = result
+        return result
+
+
+def likely_summaries(regression: Regression, y: Tensor, sums: Tensor) -> list[PairSummary]:
+    """Sum up the values (pairs, 1) of one column, for each strength of the interactions that its half sums (pairs,)
+    make likely; nothing if they make none likely."""
+    if regression.second is None or not float((affinities := regression.second.affinities(sums)).sum()) > 0:
+        return []
+    sets = likely_sets(affinities, min(_MOST_SETS, len(sums)))
+    return _LikelyInteractions(regression.pairs, sets).summaries(y)

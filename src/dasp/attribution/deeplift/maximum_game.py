@@ -22,7 +22,7 @@ __all__ = ["maximum_slopes", "shapley_of_maximum"]
 
 
 def shapley_of_maximum(on: Tensor, off: Tensor) -> Tensor:
-    """What each entry along the last dimension contributes to max(on) − max(off).
+    """Return what each entry along the last dimension contributes to max(on) − max(off).
 
     >>> shapley_of_maximum(torch.tensor([3.0, 2.0, 1.0]), torch.zeros(3))
     tensor([1.8333, 0.8333, 0.3333])
@@ -33,8 +33,8 @@ def shapley_of_maximum(on: Tensor, off: Tensor) -> Tensor:
 
 
 def maximum_slopes(on: Tensor, off: Tensor) -> Tensor:
-    """The Shapley values divided by on − off. Where both are the same, their limit for on ↓ off: the share of orders in
-    which the player has the largest value when it joins."""
+    """Return the Shapley values divided by on − off. Where both are the same, their limit for on ↓ off: the share of
+    orders in which the player has the largest value when it joins."""
     high, low = on.double(), off.double()
     same = high == low
     floor = _floor(high, low)
@@ -44,7 +44,7 @@ def maximum_slopes(on: Tensor, off: Tensor) -> Tensor:
 
 
 def _floor(on: Tensor, off: Tensor) -> Tensor:
-    """What the maximum is at least."""
+    """Return what the maximum is at least, whoever joins."""
     return torch.minimum(on, off).amax(-1, keepdim=True)
 
 

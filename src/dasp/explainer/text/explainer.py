@@ -20,12 +20,11 @@ from dasp.explainer.text.shap_format import TextAttributed, explanation_of_texts
 from dasp.explainer.text.strings import Strings, absent_of_strings
 from dasp.explainer.text.tokens import Tokens
 from dasp.explainer.text.vocabulary import Vocabulary
-from dasp.games.arguments import Arguments
+from dasp.games.request import Arguments
 from dasp.games.request import Request
-from dasp.games.target import Selection, output_number
-from dasp.methods import METHODS
-from dasp.methods.choice import MOST, TOLERANCE, method_name
-from dasp.methods.wanted import Wanted
+from dasp.games.request import Selection, output_number
+from dasp.methods import METHODS, find
+from dasp.methods.choose import MOST, TOLERANCE, Budget
 from dasp.propagation.tracing import check_evaluation_mode
 
 __all__ = ["TextExplainer"]
@@ -33,9 +32,10 @@ __all__ = ["TextExplainer"]
 log = logging.getLogger("dasp")
 
 _DIVISIONS = ("token", "word", "sentence")
-_EVALUATE = ("Exact", "BayesianShapley", "Permutations")  # all that can be done with a text is to evaluate the model
+# All that can be done with a text is to evaluate the model.
+_EVALUATE = ("exact_shapley", "bayesian_shapley", "permutation_shapley")
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
-_MOST_PLAYERS = METHODS["Exact"].players or 0
+_MOST_PLAYERS = METHODS["exact_shapley"].players or 0
 _OF_A_VALUE = 0.2  # tolerances are for values that are a part of many
 
 Text = str | tuple[str, str] | list[str]
@@ -92,10 +92,10 @@ class TextExplainer:
         else:
             self.absent = self.vocabulary.absent
         self.automatic = method == "auto"
-        self.method = method if self.automatic else method_name(method)
+        self.method = method if self.automatic else find(method)
         if not self.automatic and self.method not in _EVALUATE:
             raise BadInput(f"texts are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
-        self.wanted = Wanted(batch_size=batch_size, seed=seed, show_progress=show_progress)
+        self.wanted = Budget(batch_size=batch_size, seed=seed, show_progress=show_progress)
         self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
         self._methods: dict[str, Attribution] = {}
 
@@ -208,11 +208,11 @@ class TextExplainer:
             return Tokens(texts, division, self.vocabulary)
         return Strings(texts, division, None if self.absent == "drop" else self.absent)
 
-    def _wanting(self, max_evaluations: int | None = None, tolerance: float | None = None) -> Wanted:
+    def _wanting(self, max_evaluations: int | None = None, tolerance: float | None = None) -> Budget:
         own = self.wanted
-        return Wanted(tolerance, max_evaluations, seed=own.seed, show_progress=own.show_progress)
+        return Budget(tolerance, max_evaluations, seed=own.seed, show_progress=own.show_progress)
 
-    def _explained(self, worth: Worth, target: Any, wanted: Wanted) -> TextAttributed:
+    def _explained(self, worth: Worth, target: Any, wanted: Budget) -> TextAttributed:
         """The players of one text, by the method that suits them."""
         number = len(worth.divided.players)
         if number < 2:
@@ -224,12 +224,12 @@ class TextExplainer:
             found = self._estimated(request, wanted)
         return TextAttributed(worth.divided.pieces, worth.divided.players, found)
 
-    def _estimated(self, request: Request, wanted: Wanted) -> Attributed:
+    def _estimated(self, request: Request, wanted: Budget) -> Attributed:
         name, own = self._choice(request.players, wanted)
         if name not in self._methods:  # which keeps its linear algebra for texts of the same length
             self._methods[name] = METHODS[name].make(request.function)  # type: ignore[arg-type]
         (game,), (select,) = request.games, request.selections
-        estimate = self._methods[name].explain(request, **own.options(name, METHODS[name], game))
+        estimate = self._methods[name].explain(request, **own.options(METHODS[name], game))
         std = None if estimate.std is None else request.answer(estimate.std)
         gap = request.gaps(estimate.values)
         found = Attributed(
@@ -239,9 +239,9 @@ class TextExplainer:
         found.warn(wanted.tolerance)
         return found
 
-    def _choice(self, players: int, wanted: Wanted) -> tuple[str, Wanted]:
+    def _choice(self, players: int, wanted: Budget) -> tuple[str, Budget]:
         """The method, and what is wanted of it."""
-        if self.method == "Exact" and players > _MOST_PLAYERS:
+        if self.method == "exact_shapley" and players > _MOST_PLAYERS:
             raise BadInput(
                 f"the text has {players} players, and exact values are of {_MOST_PLAYERS} at most: choose longer ones "
                 "(players='sentence'), or method='bayesian'"
@@ -251,9 +251,9 @@ class TextExplainer:
         most = wanted.max_evaluations or MOST
         if 2**players <= most and players <= _MOST_PLAYERS:
             log.info("Exact: %d players have only %d coalitions", players, 2**players)
-            return "Exact", wanted
+            return "exact_shapley", wanted
         log.info("BayesianShapley: %d players have more than %d coalitions", players, most)
-        return "BayesianShapley", wanted.settled(most, min(TOLERANCE, _OF_A_VALUE / players))
+        return "bayesian_shapley", wanted.settled(most, min(TOLERANCE, _OF_A_VALUE / players))
 
     def _number(self, target: Any) -> Any:
         """The number of an output by its name."""
@@ -286,7 +286,7 @@ def _undivided(worth: Worth, target: Any, players: int) -> Attributed:
     select = Selection.of(ends[:1], target)
     full, base = select(ends[:1]), select(ends[1:])
     values = (full - base)[..., None][..., :players]
-    known = (values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "Exact")
+    known = (values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, "exact_shapley")
     return Attributed(*known, evaluations=torch.tensor([2]))
 
 

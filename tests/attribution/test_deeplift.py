@@ -352,7 +352,7 @@ def test_operations_without_a_rule_are_listed_with_the_users_lines():
     assert "3 operation(s)" in message
     assert "differences" in message
     assert "chosen = x.softmax(1)" in message
-    assert message.count("test_revealcancel.py") == 3
+    assert message.count("test_deeplift.py") == 3
     assert "BayesianShapley" in message
 
 

@@ -14,9 +14,8 @@ from dasp import (
     GradientDASP,
     PermutationShapley,
 )
-from dasp.games.arguments import Arguments
-from dasp.games.idle import Active
-from dasp.games.request import Request
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Request
 
 ALL = [DASP, GradientDASP, DeepLiftRevealCancel, ExactShapley, PermutationShapley, BayesianShapley]
 

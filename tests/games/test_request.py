@@ -20,9 +20,7 @@ from dasp import (
     PermutationShapley,
 )
 from dasp.errors import OverflowingRows
-from dasp.games.arguments import Arguments, games
-from dasp.games.request import Request
-from dasp.games.target import PREDICTED, Selection
+from dasp.games.request import PREDICTED, Arguments, Request, Selection, games
 from dasp.methods import METHODS, MethodOnModel
 
 

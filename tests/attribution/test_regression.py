@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from dasp import BayesianShapley
-from dasp.attribution.bayesian import structure
-from dasp.attribution.bayesian.pairs import Pairs
+from dasp.attribution.bayesian.design import Pairs
 from dasp.attribution.bayesian.posterior import Trust, posterior
-from dasp.attribution.bayesian.regression import Regression
-from dasp.attribution.bayesian.structure import SecondOrder, Sets, likely
+from dasp.attribution.bayesian.regression import Regression, SecondOrder, Sets, _trees, likely_sets
 
 FLAT = Trust(10, 2)
 
@@ -57,7 +55,7 @@ def test_trees_are_counted(size):
             reached |= {i for edge in tree if reached & {*edge} for i in edge}
         if len(reached) == size:
             wanted += torch.stack([weights[:, i, j] for i, j in tree]).prod(0)
-    torch.testing.assert_close(structure._trees(weights), wanted)
+    torch.testing.assert_close(_trees(weights), wanted)
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -76,7 +74,7 @@ def test_players_that_interact_are_found():
     game, pairs = Neighbours(12, seed=0), Pairs.draw(12, 1100, seed=0)
     game.values = [torch.ones_like(values) for values in game.values]  # all neighbours are alike
     affinities = SecondOrder(pairs).affinities(halves(game, pairs)[1][:, 0])
-    threes, fives = likely(affinities, 12)
+    threes, fives = likely_sets(affinities, 12)
     assert {tuple(members) for members in threes.members.tolist()} == {tuple(sorted(run)) for run in game.runs[2]}
     assert len(fives.members) == 0
 

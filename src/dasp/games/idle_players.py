@@ -58,11 +58,11 @@ class Active:
         return Active(request, own, parts)
 
     def select(self, values: list[Tensor]) -> list[Tensor]:
-        """Values of all players as values of the busy ones."""
+        """Return values of all players as values of the busy ones."""
         return [values[part.game][part.players.cpu()][:, part.rows.cpu()] for part in self.parts]
 
     def restored(self, values: list[Tensor], *, deviations: bool = False) -> list[Tensor]:
-        """Values of the busy players as values of all; as standard deviations, 0 for who is alone, too."""
+        """Return values of the busy players as values of all; as standard deviations, 0 for who is alone, too."""
         result = []
         for rows, game, _ in self.whole.parts():
             total = torch.zeros_like(self.whole.total[rows]) if deviations else self.whole.total[rows]
@@ -83,8 +83,8 @@ class Active:
         return result
 
     def by_row(self, found: list[Tensor], otherwise: float) -> Tensor:
-        """What was found of the rows of each game, (rows,), as it is of all rows; `otherwise` where there was nothing
-        to estimate."""
+        """Return numbers for the rows of each game, (rows,), as numbers for all rows; `otherwise` where there was
+        nothing to estimate."""
         result = torch.full((len(self.whole.full),), otherwise)
         starts = [rows.start for rows, _, _ in self.whole.parts()]
         for part, own in zip(self.parts, found, strict=True):

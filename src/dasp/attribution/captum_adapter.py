@@ -19,18 +19,48 @@ from torch import Tensor
 
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.game import Game
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
 from dasp.propagation.forward import like
 from dasp.propagation.turns import evaluating
 
-__all__ = ["estimated"]
+__all__ = ["MethodOnModel", "estimated"]
 
 # What Captum warns of when DeepLift and KernelShap are used as they are here.
 _EXPECTED = ("Setting forward, backward hooks", "You are providing multiple inputs")
 
 
+class MethodOnModel(PlayerMethod):
+    """A method for a model, with options of its own `attribute` set, and with the arguments that all have here.
+
+    >>> from captum.attr import IntegratedGradients
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2)).eval()
+    >>> method = MethodOnModel(IntegratedGradients(model), n_steps=10)
+    >>> method.attribute(torch.ones(3, 4), feature_mask=torch.tensor([0, 0, 1, 2])).shape
+    torch.Size([3, 2, 4])
+    """
+
+    def __init__(self, method: Attribution, **options: Any) -> None:
+        super().__init__(method.forward_func)
+        self.method, self.fixed_options = method, options
+
+    def attribute(
+        self,
+        inputs: Tensors,
+        baselines: Baselines = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+    ) -> Any:
+        """Return attributions in the shape of the inputs, every entry with the value of its player."""
+        return self._attribute(Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask))
+
+    def explain(self, request: Request, **options: Any) -> Estimate:
+        """Return the values of the players, by the method itself; further options go before those that were set."""
+        return estimated(self.method, request, **{**self.fixed_options, **options})
+
+
 def estimated(method: Attribution, request: Request, **options: Any) -> Estimate:
-    """The values that a method gives to the players of each game, (players, rows, *selected)."""
+    """Return the values that a method gives to the players of each game, (players, rows, *selected)."""
     if isinstance(method, PlayerMethod):
         return method.explain(request.of_function(method.forward_func), **options)
     method = _called(method, like(request.function, method.forward_func))

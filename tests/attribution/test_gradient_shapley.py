@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dasp import BayesianShapley, ExactShapley, PermutationShapley
-from dasp.attribution.coalition_gradients import GradientShapley
+from dasp.attribution.gradient_shapley import GradientShapley
 
 
 def network(inputs: int, outputs: int = 1, activation: type[nn.Module] = nn.Tanh) -> nn.Module:

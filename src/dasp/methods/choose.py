@@ -1,4 +1,4 @@
-"""Which method explains a model best for the time it takes: found out by timing the model at hand.
+"""The choice of the method that explains a model best for the time it takes: found out by timing the model at hand.
 
 Three answers compete (`benchmarks/selection.py` measures them on trained networks):
 
@@ -10,7 +10,7 @@ Three answers compete (`benchmarks/selection.py` measures them on trained networ
   it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does
   without.
 
-Evaluations give every answer its error bar: at least 64, and more until the tolerance or the budget is reached.
+Evaluations give every answer its error bar: at least 64, and more until the tolerance or the `Budget` is reached.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Any
 
 import torch
 
-from dasp.attribution.any_method import estimated
-from dasp.attribution.bayesian import FEWEST as FEWEST_EVALUATIONS
+from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
+from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
 from dasp.games.evaluator import Evaluator
-from dasp.games.request import Request
-from dasp.methods.table import METHODS
-from dasp.methods.wanted import Wanted
+from dasp.games.game import Game
+from dasp.games.request import Request, check_positive, check_tolerance
+from dasp.methods.registry import METHODS, PRIOR_NODES, Method
 from dasp.propagation.forward import innermost
 
-__all__ = ["FEWEST", "MOST", "SHORT_NAMES", "TOLERANCE", "Choice", "Pace", "choose", "method_name"]
+__all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose"]
 
 TOLERANCE = 0.01  # the largest standard deviation, relative to prediction − base, that is good enough unless said
 FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
@@ -46,33 +46,83 @@ _BOOKKEEPING = 2e-7  # seconds for each coalition, beside the model's
 _STAGES = 5  # of an estimate that is fitted again and again: a budget that takes no longer is spent at once
 _MANY = 64  # players who would need a prior
 _A_WHILE, _SHORT, _REPEATS = 5e-3, 0.5, 3  # seconds, and how often what is quick is timed
-
-SHORT_NAMES = {
-    "exact": "Exact",
-    "dasp": "DASP, full rank",
-    "gradient": "GradientDASP",
-    "bayesian": "BayesianShapley",
-    "permutation": "Permutations",
-}
-_PRIOR, _WITH_PRIOR = "GradientDASP", "BayesianShapley on GradientDASP"
+_MOST_EVALUATIONS = 2**15  # more than that have more linear algebra than model
+_OTHERS = "BayesianShapley, Permutations, Gradients at coalitions and 'auto' do"
+_PRIOR, _WITH_PRIOR, _WITHOUT_PRIOR = "gradient_dasp", "bayesian_shapley_on_gradient_dasp", "bayesian_shapley"
 
 
-def method_name(method: str) -> str:
-    """The name in `METHODS` of a method by that name or a short one.
+@dataclass(frozen=True)
+class Budget:
+    """What a user asks of a method, whichever it is: how near the truth, at which cost, and how to compute."""
 
-    >>> method_name("dasp")
-    'DASP, full rank'
-    """
-    name = SHORT_NAMES.get(method, method)
-    if name not in METHODS:
-        names = ", ".join(map(repr, ["auto", *SHORT_NAMES, *METHODS]))
-        raise BadInput(f"there is no method {method!r}; there are {names}")
-    return name
+    tolerance: float | None = None
+    max_evaluations: int | None = None
+    error_bars: bool = False
+    batch_size: int | None = None
+    seed: int = 0
+    show_progress: bool = False
+    max_seconds: float | None = None  # for each row
+
+    def __post_init__(self) -> None:
+        check_positive(max_evaluations=self.max_evaluations, batch_size=self.batch_size)
+        check_tolerance(self.tolerance)
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ValueError(f"max_seconds must be positive, not {self.max_seconds}")
+        if self.max_seconds is not None and self.max_evaluations is not None:
+            raise BadInput("a budget is a number of evaluations or of seconds, not both")
+
+    def evaluations(self, seconds: float, around: float, fewest: int, most: int) -> int:
+        """Return the number of evaluations for each row, if one takes so many seconds, and what is `around` all of them
+        takes others; `most`, unless a number or a time is given."""
+        if self.max_seconds is not None:
+            return min(_MOST_EVALUATIONS, max(fewest, int((self.max_seconds - around) / seconds)))
+        return most if self.max_evaluations is None else self.max_evaluations
+
+    def settled(self, evaluations: int, tolerance: float | None) -> Budget:
+        """Return the same budget with a number of evaluations, and with a tolerance if none is given."""
+        own = tolerance if self.tolerance is None else self.tolerance
+        return replace(self, max_evaluations=evaluations, max_seconds=None, tolerance=own)
+
+    def options(self, method: Method, game: Game) -> dict[str, Any]:
+        """Return the options of the method's `attribute` for this budget, and refuse what the method cannot do."""
+        name = method.name
+        if self.error_bars and not method.error_bars:
+            raise BadInput(f"{name} knows no error bars: {_OTHERS}")
+        if self.max_seconds is not None:
+            raise BadInput(f"{name} cannot be told its time: leave max_seconds to 'auto', or give max_evaluations")
+        general = {"internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress}
+        options = {**method.options, **{key: value for key, value in general.items() if key in method.takes}}
+        if method.exact:
+            return options
+        if self.tolerance is not None:
+            if "tolerance" not in method.takes:
+                raise BadInput(f"{name} knows no tolerance: {_OTHERS}")
+            options["tolerance"] = self.tolerance
+        if self.max_evaluations is not None:
+            if self.tolerance is not None and method.samples == "nodes":
+                raise BadInput(f"{name} takes a tolerance or a number of evaluations, not both")
+            options |= _samples(method, game, self.max_evaluations)
+            if method.replicates and (self.error_bars or self.tolerance is not None) and options[method.samples] < 2:  # type: ignore[index]
+                raise BadInput(f"{self.max_evaluations} evaluations are too few for error bars of {name}")
+        return options
+
+
+def _samples(method: Method, game: Game, evaluations: int) -> dict[str, int]:
+    """Take as many samples as evaluations allow; those of BayesianShapley do not count its prior."""
+    name = method.name
+    if method.samples is None:
+        raise BadInput(f"{name} takes always the same number of evaluations: leave max_evaluations out")
+    if method.samples == "max_evaluations":
+        return {method.samples: evaluations}
+    number = method.number(replace(game, baselines=game.baselines[:1], shares=None), evaluations)
+    if number is None:
+        raise BadInput(f"{evaluations} evaluations are too few for {name} with {game.count} players")
+    return {method.samples: number}
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How quick a model is, in seconds for one row."""
+    """The time that a model takes, in seconds for one row."""
 
     evaluation: float  # of a coalition, over all rows of a background
     prior: float | None  # a propagated prior; None if there is none
@@ -85,7 +135,7 @@ class Pace:
         first = request.rows_of(slice(0, 1))
         (evaluator,) = first.evaluators(batch_size, _NoProgress())
         evaluation = _time_of_evaluation(evaluator)
-        estimate = METHODS["BayesianShapley"].make(model)
+        estimate = METHODS[_WITHOUT_PRIOR].make(model)
         run = partial(estimated, estimate, first, max_evaluations=FEWEST, internal_batch_size=batch_size)
         fit = max(0.0, _timed(run) - FEWEST * evaluation)
         if not isinstance(model, torch.nn.Module):
@@ -94,10 +144,9 @@ class Pace:
             return Pace(evaluation, None, "inference mode forbids derivatives", fit)
         try:
             propagated = partial(estimated, METHODS[_PRIOR].make(model), first, internal_batch_size=batch_size)
-            nodes = METHODS[_WITH_PRIOR].prior_nodes
-            prior = nodes * _timed(partial(propagated, nodes=1))
+            prior = PRIOR_NODES * _timed(partial(propagated, nodes=1))
             if prior < _SHORT:  # much of which each call takes, and not each node
-                prior = _timed(partial(propagated, nodes=nodes))
+                prior = _timed(partial(propagated, nodes=PRIOR_NODES))
         except (UnsupportedOperation, UntraceableModel) as error:
             return Pace(evaluation, None, error.summary, fit)
         except OverflowingRows as error:
@@ -121,7 +170,7 @@ def _time_of_evaluation(evaluator: Evaluator) -> float:
 
 
 class _NoProgress:
-    """Shows nothing."""
+    """A progress bar that shows nothing."""
 
     def update(self, number: int) -> None:
         """Do nothing."""
@@ -140,36 +189,36 @@ def _timed(function: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method of `METHODS` with its budget, and why."""
+    """The identifier of a method, with its budget, and the reason for it."""
 
     method: str
     reason: str
-    wanted: Wanted
-    obstacle: bool = False  # whether moments cannot be propagated, though that would pay
-    times: str = ""  # that were measured, and are others every time
+    budget: Budget
+    obstacle: bool = False  # moments cannot be propagated, though that would pay
+    times: str = ""  # the times that were measured, which are others every time
 
     @property
-    def told(self) -> str:
-        """The reason, with the times that it rests on."""
+    def full_reason(self) -> str:
+        """The reason with the times that it rests on."""
         return f"{self.reason}: {self.times}" if self.times else self.reason
 
 
-def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice:
-    """The method for a request; `pace` times the model, where that matters.
+def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice:
+    """Choose the method for a request; `pace` times the model, where that matters.
 
-    >>> from dasp.games.arguments import Arguments
+    >>> from dasp.games.request import Arguments
     >>> request = Request.of(lambda x: x.prod(1), Arguments(torch.ones(1, 6)))
-    >>> choose(request, lambda: Pace(1e-5, None), Wanted()).reason
+    >>> choose(request, lambda: Pace(1e-5, None), Budget()).reason
     '6 players have only 64 coalitions'
     """
     players, over, coarse = request.players, len(request.empties), request.games[0].coarse
     coalitions = 2 ** min(players, 64)
     exact = Choice(
-        "Exact",
+        "exact_shapley",
         f"{players} players have only {coalitions:,} coalitions" + f" over {over} background rows" * (over > 1),
-        replace(wanted, max_seconds=None),
+        replace(budget, max_seconds=None),
     )
-    allowed = coalitions if wanted.max_evaluations is None else wanted.max_evaluations
+    allowed = coalitions if budget.max_evaluations is None else budget.max_evaluations
     if allowed < min(FEWEST_EVALUATIONS, coalitions):
         raise BadInput(f"max_evaluations must be at least {FEWEST_EVALUATIONS}, not {allowed}")
     if coalitions <= min(FEWEST, allowed):
@@ -179,29 +228,29 @@ def choose(request: Request, pace: Callable[[], Pace], wanted: Wanted) -> Choice
         _WORTH[coarse] * players, allowed, measured.evaluation
     )
     around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
-    budget = wanted.budget(measured.evaluation, around, FEWEST, MOST)
-    estimate = min(budget, _USUAL) * measured.evaluation + around
+    most = budget.evaluations(measured.evaluation, around, FEWEST, MOST)
+    estimate = min(most, _USUAL) * measured.evaluation + around
     everything = coalitions * (measured.evaluation + _BOOKKEEPING)
-    quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= budget
-    quick = quick and everything <= (wanted.max_seconds or everything)
+    quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= most
+    quick = quick and everything <= (budget.max_seconds or everything)
     if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
         return exact
     tolerance = TOLERANCE if pays else min(TOLERANCE, _OF_A_VALUE / players)
     at_once = max(_MOMENT, _STAGES * measured.fit)
-    settled = wanted.settled(budget, None if budget * measured.evaluation < at_once else tolerance)
+    settled = budget.settled(most, None if most * measured.evaluation < at_once else tolerance)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
-        return Choice("BayesianShapley", reason, settled, obstacle=players > _MANY)
+        return Choice(_WITHOUT_PRIOR, reason, settled, obstacle=players > _MANY)
     both = f"a propagated prior takes {_time(measured.prior)} a row, an evaluation {_time(measured.evaluation)}"
     if pays:
         return Choice(_WITH_PRIOR, f"{players} players, and a propagated prior is worth its time", settled, times=both)
     reason = f"{players} players, and evaluations alone do more than a propagated prior"
-    return Choice("BayesianShapley", reason, settled, times=both)
+    return Choice(_WITHOUT_PRIOR, reason, settled, times=both)
 
 
 def _worth(evaluations: int, allowed: int, each: float) -> float:
-    """How many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot be had in
-    its place: then it may take a moment, or as long as the largest budget."""
+    """Return how many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot
+    be had in its place: then it may take a moment, or as long as the largest budget."""
     return evaluations * each if allowed >= evaluations else max(evaluations * each, MOST * each, _MOMENT)
 
 

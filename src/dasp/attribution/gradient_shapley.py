@@ -44,13 +44,12 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod
-from dasp.attribution.refinement import Refined, collected, refined, stages, warn_of_missed
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive, check_tolerance
+from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod, Profile
+from dasp.attribution.refinement import Refined, check_replicates, collected, refined, stages
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
-from dasp.games.idle import Active
-from dasp.games.request import Request
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.propagation.turns import evaluating
 
 __all__ = ["GradientShapley"]
@@ -70,6 +69,13 @@ class GradientShapley(PlayerMethod):
     tensor([[ 3.,  3., 16.]])
     """
 
+    _unit = "pairs"
+
+    @classmethod
+    def profile(cls) -> Profile:
+        """Return its cost: a forward and a backward pass for each half of a pair."""
+        return Profile(samples="n_pairs", each=lambda _: 2 * GRADIENT, error_bars=True, replicates=True)
+
     def attribute(
         self,
         inputs: Tensors,
@@ -85,8 +91,8 @@ class GradientShapley(PlayerMethod):
         show_progress: bool = False,
         return_std: bool = False,
     ) -> Any:
-        """Attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None, which
-        cost one backward pass each. They always sum to f(input) − f(baseline).
+        """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None,
+        which cost one backward pass each. They always sum to f(input) − f(baseline).
 
         Args:
             inputs (of floating-point numbers), baselines, target, additional_forward_args, feature_mask: as in
@@ -96,22 +102,17 @@ class GradientShapley(PlayerMethod):
             tolerance: stop with a row when its largest standard deviation is below this fraction of
                 |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
             seed: for the coalitions, which are the same for every row.
-            internal_batch_size, show_progress: the largest number of rows to evaluate at once; whether to show a bar.
+            internal_batch_size, show_progress: the largest number of rows to evaluate at once; show a progress bar.
             return_std: also return standard deviations: of sampling, the trapezoid's bias as far as it shows, and what
                 made the values add up; not the bias of several players moving at once, which falls with n_pairs^⅓.
         """
-        check_positive(n_pairs=n_pairs, internal_batch_size=internal_batch_size)
-        check_tolerance(tolerance)
-        if n_pairs < 2 and (return_std or tolerance is not None):
-            raise ValueError("a standard error needs at least 2 pairs")
+        if return_std:
+            check_replicates(n_pairs, "pairs")
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
-        estimate = self.explain(
-            request, n_pairs=n_pairs, tolerance=tolerance, seed=seed, internal_batch_size=internal_batch_size,
-            show_progress=show_progress,
+        return self._attribute(
+            arguments, std=return_std, n_pairs=n_pairs, tolerance=tolerance, seed=seed,
+            internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
-        warn_of_missed(estimate, tolerance, f"{n_pairs} pairs")
-        return estimate.answer(request, std=return_std)
 
     def explain(
         self,
@@ -123,8 +124,17 @@ class GradientShapley(PlayerMethod):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Estimate:
-        """The values of the players, from 2 pairs on with standard deviations; the options are those of `attribute`."""
-        _check_differentiable(request.games[0].on)
+        """Return the values of the players, from 2 pairs on with standard deviations; the options are those of
+        `attribute`."""
+        check_positive(n_pairs=n_pairs, internal_batch_size=internal_batch_size)
+        check_tolerance(tolerance)
+        if tolerance is not None:
+            check_replicates(n_pairs, "pairs")
+        self._check_differentiable()
+        discrete = [x.dtype for x in request.games[0].on if not x.is_floating_point()]
+        if discrete:
+            dtype = discrete[0]
+            raise TypeError(f"gradients need floating-point inputs, not {dtype}: explain the embeddings of integers")
         with tqdm(desc="GradientShapley", unit="pass", disable=not show_progress) as progress:
             active = Active.of(request)
             evaluators = active.request.evaluators(internal_batch_size, progress)
@@ -135,20 +145,12 @@ class GradientShapley(PlayerMethod):
         return estimate if n_pairs > 1 else replace(estimate, std=None)
 
 
-def _check_differentiable(inputs: tuple[Tensor, ...]) -> None:
-    """Refuse to work where derivatives cannot be had."""
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError("GradientShapley differentiates, which inference mode forbids: use torch.no_grad() instead")
-    kinds = [x.dtype for x in inputs if not x.is_floating_point()]
-    if kinds:
-        raise TypeError(f"gradients need floating-point inputs, not {kinds[0]}: explain the embeddings of integers")
-
-
 def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: int) -> Refined:
     """Values and standard deviations, and what is to be said of each row."""
     game, number = evaluator.game, len(evaluator.game.baselines)
     groups = max(1, min(game.count, pairs // 2, round((pairs * number) ** (1 / 3))))
-    numbers, each = stages(_FIRST, pairs // groups, 2, tolerance), 2 * GRADIENT * groups  # blocks, and what one costs
+    numbers = stages(_FIRST, pairs // groups, 2, tolerance)  # of blocks
+    each = groups * GradientShapley.profile().each(game)
     seeds = torch.randint(2**62, (number,), generator=torch.Generator().manual_seed(seed)).tolist()
     beside = [_Sample(evaluator, i, groups, own) for i, own in enumerate(seeds)]
     shares = torch.tensor(game.shares or [1 / number] * number, dtype=torch.float64)

@@ -11,7 +11,7 @@ from test_posterior import enumerated
 from torch import nn
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley, rmse
-from dasp.attribution.bayesian import bayesian_shapley, chosen
+from dasp.attribution.bayesian import bayesian_shapley, regression
 
 
 def network(players: int, outputs: int = 1, seed: int = 0) -> nn.Sequential:
@@ -116,7 +116,7 @@ def test_attributions_always_sum_to_the_difference():
 
 @pytest.mark.parametrize("tolerance", [None, 0.15])
 def test_the_same_for_any_batch_size_and_any_rows_beside(tolerance, monkeypatch):
-    monkeypatch.setattr(chosen, "_MOST_SETS", 100)  # quick
+    monkeypatch.setattr(regression, "_MOST_SETS", 100)  # quick
     model, x = network(12, outputs=2), rows(5, 12)
     method = BayesianShapley(model, GradientDASP(model))
     options = {"max_evaluations": 3000, "tolerance": tolerance, "return_std": True}

@@ -1,4 +1,4 @@
-"""Which coalitions are evaluated: pairs {S, Sᶜ}, drawn without replacement, all sizes alike.
+"""The coalitions that are evaluated: pairs {S, Sᶜ}, drawn without replacement, all sizes alike.
 
 The Shapley values are a weighted regression of v(S) on membership over all coalitions (Charnes et al. 1988). Evaluated
 in pairs, y = (v(S) − v(Sᶜ))/2 has no interactions of even order, and with z = 1_S − s/N
@@ -24,11 +24,12 @@ from torch import Tensor
 __all__ = ["Pairs", "pair_count"]
 
 _GOLDEN = (5**0.5 - 1) / 2
+_PAIRS_AT_ONCE = 4096
 _RANKED = 2**62  # sizes with fewer pairs than this are drawn by their rank, without replacement
 
 
 def pair_count(players: int) -> int:
-    """The number of all pairs but {∅, P}.
+    """Return the number of all pairs but {∅, P}.
 
     >>> pair_count(3)
     3
@@ -38,13 +39,13 @@ def pair_count(players: int) -> int:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of coalitions, each by the smaller of the two."""
+    """Pairs of coalitions, each given by the smaller of the two."""
 
     members: Tensor  # (pairs, players), bool
 
     @staticmethod
     def draw(players: int, number: int, seed: int) -> Pairs:
-        """The first pairs of the design for a seed.
+        """Return the first pairs of the design for a seed.
 
         >>> Pairs.draw(4, 3, seed=0).members.shape
         torch.Size([3, 4])
@@ -58,7 +59,7 @@ class Pairs:
         return Pairs(torch.from_numpy(members))
 
     def first(self, number: int) -> Pairs:
-        """The shorter design; a copy, which does not hold the longer one."""
+        """Return the first pairs as a design of their own: a copy, which does not hold the longer one."""
         return self if number == len(self) else Pairs(self.members[:number].clone())
 
     def __len__(self) -> int:
@@ -66,26 +67,30 @@ class Pairs:
 
     @property
     def players(self) -> int:
-        """N."""
+        """The number of players, N."""
         return self.members.shape[1]
 
     @cached_property
     def sizes(self) -> Tensor:
-        """s of every pair."""
+        """The size s of every pair's smaller coalition."""
         return self.members.sum(1).double()
 
     @cached_property
     def weights(self) -> Tensor:
-        """w_s of every pair."""
+        """The weight w_s of every pair in the Shapley values."""
         return shapley_weights(self.players)[self.sizes.long() - 1]
 
+    def slices(self) -> list[slice]:
+        """Return the places of all pairs in parts of at most 4,096."""
+        return [slice(start, start + _PAIRS_AT_ONCE) for start in range(0, len(self), _PAIRS_AT_ONCE)]
+
     def centred(self, part: slice = slice(None)) -> Tensor:
-        """z = 1_S − s/N."""
+        """Return z = 1_S − s/N, the membership of every player less its mean."""
         return self.members[part].double() - (self.sizes[part] / self.players)[:, None]
 
 
 def log_counts(players: int) -> Tensor:
-    """log L_s for s = 1 … ⌊N/2⌋."""
+    """Return log L_s for s = 1 … ⌊N/2⌋, the logarithm of the number of pairs of each size."""
     sizes = range(1, players // 2 + 1)
     logs = [lgamma(players + 1) - lgamma(s + 1) - lgamma(players - s + 1) - (log(2) if 2 * s == players else 0)
             for s in sizes]  # fmt: skip
@@ -93,7 +98,7 @@ def log_counts(players: int) -> Tensor:
 
 
 def shapley_weights(players: int) -> Tensor:
-    """w_s for s = 1 … ⌊N/2⌋."""
+    """Return w_s for s = 1 … ⌊N/2⌋, the weight of a pair of each size in the Shapley values."""
     logs = log_counts(players).tolist()
     weights = [
         (1 if 2 * s == players else 2) * players / (s * (players - s)) * exp(-logs[s - 1])

@@ -1,29 +1,41 @@
-"""Which of DeepLIFT's rules an op has.
+"""The rules by which DeepLIFT passes differences through the operations of a model.
 
-Most ops need none of their own: what an op does to Gaussians tells that it moves entries, is affine, or works entry by
-entry. Left are sums, and products, which are games of two players as well: with ā = ½(a + a⁰) and b̄ = ½(b + b⁰)
+Most operations need no rule of their own: what an operation does to Gaussians tells that it moves entries, is affine,
+or works entry by entry. Left are sums; products; and maxima.
+
+**Products** are games of two players: with ā = ½(a + a⁰) and b̄ = ½(b + b⁰)
 
     ab − a⁰b⁰ = Δa·b̄ + Δb·ā
 
 are the Shapley values of the factors, so that each passes through the linear rule with the other's middle for weights.
+
+**Maxima and minima** are games of their entries. `maximum_game` has the Shapley value φ_i of every entry of a maximum,
+exactly, and the linear rule takes the weights φ_i/Δ_i, none of which is negative. For a pooling window the entries are
+first gathered: along each dimension a table (windows, window size) of their positions, with −1 for what lies outside
+the input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 from torch.utils import _pytree
 
-from dasp.attribution.deeplift.difference import Difference, Nonlinear, rescale, revealcancel, weighted
+from dasp.attribution.deeplift.differences import Difference, Nonlinear, rescale, revealcancel, weighted
+from dasp.attribution.deeplift.maximum_game import maximum_slopes
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.activations import channels
+from dasp.propagation.rules.affine import adaptive_windows
+from dasp.propagation.rules.maximum import dimensions, geometry, window_count
 from dasp.propagation.rules.registry import RULES, Rule, same_entry
 from dasp.propagation.values import Linear
 
-__all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "moving", "own", "whole_operations"]
+__all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "whole_operations"]
 
 aten = torch.ops.aten
 
@@ -42,7 +54,7 @@ _RESCALED = {
 }
 
 
-def own(*ops: Any) -> Callable[[Callable[..., Any]], Any]:
+def _rule_for(*ops: Any) -> Callable[[Callable[..., Any]], Any]:
     """Register the decorated function on differences as the rule of `ops`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,14 +66,14 @@ def own(*ops: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Callable[..., Any] | None:
-    """The rule of an op for the arguments at hand; None if there is none."""
+    """Return the rule of an op for the arguments at hand; None if there is none."""
     if op in DIFFERENCE_RULES:
         return DIFFERENCE_RULES[op]
     rule = RULES.get(op)
     if rule is None or not _serves(rule):
         return None
     if rule.moves:
-        return moving(op)
+        return _moving(op)
     values = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, Difference)]
     if len(values) > 1:
         return None
@@ -73,18 +85,18 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
 
 
 def whole_operations() -> set[Any]:
-    """The operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
+    """Return the operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
     return {op for op, rule in RULES.items() if op in DIFFERENCE_RULES or _serves(rule)}
 
 
 def _serves(rule: Rule) -> bool:
-    """Whether an op's rule for Gaussians tells what it does to differences."""
+    """True if an op's rule for Gaussians tells what it does to differences."""
     told = rule.moves or rule.linear is not None or rule.tracker in (same_entry, channels)
     return rule.gaussian is not None and told and not rule.condition
 
 
 def at_reference(op: Any, args: Any, kwargs: Any) -> Any:
-    """The op on the references of its arguments."""
+    """Return the op's result on the references of its arguments."""
     return _evaluate(op, lambda x: x.reference, args, kwargs)
 
 
@@ -93,7 +105,7 @@ def _evaluate(op: Any, part: Callable[[Difference], Any], args: Any, kwargs: Any
     return op(*args, **kwargs)
 
 
-def moving(op: Any) -> Callable[..., Any]:
+def _moving(op: Any) -> Callable[..., Any]:
     """The rule of an op that moves entries. It treats all parts of a value alike, be they mean, variance and factors of
     a Gaussian or, in their place, those of a difference."""
 
@@ -125,20 +137,20 @@ def _elementwise(op: Any, x: Difference, divided: Callable[..., Difference]) -> 
     return elementwise
 
 
-@own(aten.add.Tensor, aten.add.Scalar)
+@_rule_for(aten.add.Tensor, aten.add.Scalar)
 def add(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a + αb, part by part."""
     like = a if isinstance(a, Difference) else b
     return Difference.of(a, like) + Difference.of(b, like) * alpha
 
 
-@own(aten.sub.Tensor, aten.sub.Scalar)
+@_rule_for(aten.sub.Tensor, aten.sub.Scalar)
 def sub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """a − αb."""
     return add(a, b, -alpha)
 
 
-@own(aten.rsub.Scalar, aten.rsub.Tensor)
+@_rule_for(aten.rsub.Scalar, aten.rsub.Tensor)
 def rsub(a: Any, b: Any, alpha: float = 1) -> Difference:
     """b − αa."""
     return add(b, a, -alpha)
@@ -155,15 +167,15 @@ def _product(op: Any, constant_case: Callable[..., Difference]) -> Callable[...,
     return product
 
 
-mul = own(aten.mul.Tensor, aten.mul.Scalar)(
+mul = _rule_for(aten.mul.Tensor, aten.mul.Scalar)(
     _product(torch.mul, lambda a, b: a * b if isinstance(a, Difference) else b * a)
 )
 
 for _op in (aten.mm.default, aten.bmm.default, aten.matmul.default):
-    own(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
+    _rule_for(_op)(_product(_op, _affine(_op, RULES[_op].linear)))  # type: ignore[arg-type]
 
 
-@own(aten.lerp.Scalar, aten.lerp.Tensor)
+@_rule_for(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(a: Any, b: Any, weight: Any) -> Difference:
     """a + w(b − a)."""
     like = next(x for x in (a, b, weight) if isinstance(x, Difference))
@@ -188,7 +200,7 @@ def _into(op: Any, at: int) -> Callable[..., Difference]:
 
 
 for _op, _at in ((aten.index_put.default, 2), (aten.index_add.default, 3), (aten.scatter_add.default, 3)):
-    own(_op)(_into(_op, _at))
+    _rule_for(_op)(_into(_op, _at))
 
 
 def _sum_with_product(inner: Any) -> Callable[..., Difference]:
@@ -201,11 +213,92 @@ def _sum_with_product(inner: Any) -> Callable[..., Difference]:
     return addmm
 
 
-own(aten.addmm.default)(_sum_with_product(aten.mm.default))
-own(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
+_rule_for(aten.addmm.default)(_sum_with_product(aten.mm.default))
+_rule_for(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
 
 
-@own(aten.div.Tensor, aten.div.Scalar)
+@_rule_for(aten.div.Tensor, aten.div.Scalar)
 def div(a: Any, b: Any) -> Difference:
     """a·b⁻¹."""
     return mul(a, rescale(torch.reciprocal, b) if isinstance(b, Difference) else 1 / b)  # type: ignore[no-any-return]
+
+
+def _largest(x: Difference) -> Difference:
+    """The maximum along the last dimension."""
+    slopes = maximum_slopes(x.value, x.reference)
+    return weighted(x.reference.amax(-1), lambda data, power: (slopes * data).sum(-1), x)
+
+
+@_rule_for(aten.amax.default)
+def amax(x: Difference, dim: Any = (), keepdim: bool = False) -> Difference:
+    """max over dimensions."""
+    dims = dimensions(x.reference, dim)
+    largest = _largest(x.each(lambda part: part.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims))))
+    shape = x.reference.amax(dims, keepdim).shape
+    return largest.each(lambda part: part.reshape(shape))
+
+
+@_rule_for(aten.amin.default)
+def amin(x: Difference, dim: Any = (), keepdim: bool = False) -> Difference:
+    """min over dimensions."""
+    return -amax(-x, dim, keepdim)  # type: ignore[no-any-return]
+
+
+@_rule_for(aten.maximum.default, aten.max.other)
+def maximum(a: Any, b: Any) -> Difference:
+    """max(a, b), entry by entry."""
+    like = a if isinstance(a, Difference) else b
+    shape = at_reference(torch.maximum, (a, b), {}).shape
+    pair = [Difference.of(x, like).each(lambda part: part.expand(shape)) for x in (a, b)]
+    return _largest(_moving(aten.stack.default)(pair, -1))
+
+
+@_rule_for(aten.minimum.default, aten.min.other)
+def minimum(a: Any, b: Any) -> Difference:
+    """min(a, b) = −max(−a, −b)."""
+    return -maximum(-a, -b)  # type: ignore[no-any-return]
+
+
+@_rule_for(aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool3d.default)
+def max_pool(
+    x: Difference, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Difference:
+    """Window maxima."""
+    lengths = x.reference.shape[2:]
+    tables = []
+    for length, each in zip(lengths, geometry(len(lengths), kernel, stride, padding, dilation), strict=True):
+        size, step, border, spacing = each
+        windows = torch.arange(window_count(length, *each, ceil_mode))
+        table = (windows * step - border)[:, None] + torch.arange(size) * spacing
+        tables.append(torch.where(table < length, table, -1).clamp(min=-1))
+    return _pooled(x, tables)
+
+
+@_rule_for(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
+def adaptive_max_pool(x: Difference, sizes: Any) -> tuple[Difference]:
+    """Window maxima; windows may differ in length by one, and overlap."""
+    wanted: Sequence[int] = [sizes] if isinstance(sizes, int) else sizes
+    tables = []
+    for length, outputs in zip(x.reference.shape[-len(wanted) :], wanted, strict=True):
+        windows = [torch.arange(start, end) for start, end in adaptive_windows(length, outputs)]
+        tables.append(torch.nn.utils.rnn.pad_sequence(windows, batch_first=True, padding_value=-1))
+    return (_pooled(x, tables),)
+
+
+def _pooled(x: Difference, tables: list[Tensor]) -> Difference:
+    """The maxima of windows given by their positions along each of the last dimensions."""
+    lengths, positions = x.reference.shape[-len(tables) :], torch.zeros(1, 1, dtype=torch.long)
+    for length, table in zip(lengths, tables, strict=True):
+        before, after = positions[:, None, :, None], table[None, :, None, :]
+        inside = (before >= 0) & (after >= 0)
+        positions = torch.where(inside, before * length + after, -1).flatten(2).flatten(0, 1)
+    # One more entry stands for all outside: as small as the smallest, so that it never counts.
+    lowest = float(torch.minimum(x.value, x.reference).amin())
+    index = torch.where(positions < 0, lengths.numel(), positions).to(x.reference.device)
+
+    def gathered(part: Tensor, outside: float) -> Tensor:
+        flat = functional.pad(part.flatten(-len(lengths)), (0, 1), value=outside)
+        return flat.index_select(-1, index.flatten()).unflatten(-1, index.shape)
+
+    entries = Difference(gathered(x.reference, lowest), gathered(x.positive, 0.0), gathered(x.negative, 0.0))
+    return _largest(entries).each(lambda part: part.unflatten(-1, [len(table) for table in tables]))
