@@ -12,7 +12,7 @@ one player. Every estimator takes one, and so does `dasp.Explainer`.
 
 from dasp.players.columns import prefixes
 from dasp.players.grids import blocks, channels, windows
-from dasp.players.images import superpixels, without
 from dasp.players.named import named
+from dasp.players.superpixels import superpixels, without
 
 __all__ = ["blocks", "channels", "named", "prefixes", "superpixels", "windows", "without"]

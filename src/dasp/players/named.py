@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dasp.errors import BadInput
 from dasp.players.grids import blocks, channels, windows
-from dasp.players.images import superpixels
+from dasp.players.superpixels import superpixels
 
 __all__ = ["Masks", "named"]
 

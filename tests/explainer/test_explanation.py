@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dasp import Explainer
-from dasp.explainer.result import unbalanced_rows
+from dasp.explainer.explanation import unbalanced_rows
 
 
 def hard(copies: int) -> nn.Module:
