@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
+from threading import Barrier
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from captum.attr import DeepLift, GradientShap, IntegratedGradients, ShapleyValueSampling
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from dasp import ExactShapley, Explainer, UnsupportedOperation, UntraceableModel
+from dasp import ExactShapley, Explainer, TextExplainer, UnsupportedOperation, UntraceableModel
 from dasp.errors import BadInput
 from dasp.explainer.explanation import explanation_class
-from dasp.methods import METHODS
+from dasp.methods import METHODS, MethodOnModel
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own, about matplotlib
@@ -474,6 +478,92 @@ def test_no_other_method_is_taken_by_accident(monkeypatch):
     with pytest.raises(ZeroDivisionError) as error:
         Explainer(network(18)).attribute(rows(2, 18))
     assert "method='bayesian' does without" in error.value.__notes__[0]
+
+
+def test_threads_share_an_explainer_and_every_answer_has_its_own_method():
+    explainer = Explainer(lambda x: x.sum(1), max_evaluations=200)
+    before = set(vars(explainer))
+    start = Barrier(6)
+
+    def explained(number):
+        start.wait()
+        players = 3 if number % 2 else 18
+        return players, explainer.attribute(rows(2, players)), explainer(rows(2, players))
+
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(explained, range(6)))
+    for players, tensors, explanation in found:
+        assert tensors.method == explanation.method == ("Exact" if players == 3 else "BayesianShapley")
+        assert tensors.reason == explanation.reason
+        assert ("8 coalitions" in tensors.reason) == (players == 3)
+        assert explanation[0].method == explanation[:, 1].abs.method == explanation.method
+    assert set(vars(explainer)) == before
+    assert not {"method", "reason"} & before
+
+
+def test_rows_with_players_of_their_own_have_methods_of_their_own():
+    x = torch.rand(2, 1, 4, 8)
+    fine, coarse = torch.arange(32).view(1, 1, 4, 8), torch.arange(32).view(1, 1, 4, 8) // 8
+    explainer = Explainer(
+        lambda x: x.flatten(1).sum(1), feature_mask=torch.cat([fine, coarse]), max_evaluations=200, error_bars=True
+    )
+    found, explanation = explainer.attribute(x), explainer(x)
+    assert [choice.method for choice in found.choices] == ["BayesianShapley", "Exact"]
+    assert found.method == explanation.method == "BayesianShapley, Exact"
+    assert [explanation[i].method for i in range(2)] == ["BayesianShapley", "Exact"]
+    assert explanation[1:].reason == found.choices[1].reason == "4 players have only 16 coalitions"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize("make", [IntegratedGradients, DeepLift, ShapleyValueSampling, GradientShap, ExactShapley])
+def test_methods_of_captum_are_taken_as_objects(make):
+    model, x, background = network(5, 2), rows(3, 5), rows(4, 5, seed=2)
+    explainer = Explainer(model, background, method=make(model))
+    found = explainer.attribute(x)
+    assert found.values.shape == (3, 2, 5)
+    assert (found.method, found.reason) == (make.__name__, "it was asked for")
+    torch.testing.assert_close(found.values.sum(2), found.prediction - found.base, atol=0.3, rtol=0)
+    torch.testing.assert_close(explainer.attribute(x[1:2]).values, found.values[1:2])  # also if it draws samples
+    assert explainer(x).method == make.__name__
+    if make is IntegratedGradients:
+        wanted = torch.stack([
+            IntegratedGradients(model).attribute(x, row[None].expand(3, -1), target=1) for row in background
+        ]).mean(0)  # fmt: skip
+        torch.testing.assert_close(found.values[:, 1], wanted.float(), atol=1e-5, rtol=1e-4)
+
+
+def test_an_object_with_options():
+    model, x = network(5), rows(2, 5)
+    found = Explainer(model, method=MethodOnModel(IntegratedGradients(model), n_steps=3)).attribute(x)
+    assert found.method == "IntegratedGradients"
+    wanted = IntegratedGradients(model).attribute(x, n_steps=3)
+    torch.testing.assert_close(found.values, wanted.float(), atol=1e-6, rtol=1e-4)
+
+
+def test_objects_that_cannot_be_taken():
+    model = network(5)
+    with pytest.raises(BadInput, match="the DeepLift was made for another model"):
+        Explainer(network(5), method=DeepLift(model))
+    with pytest.raises(BadInput, match="leave out mean, std"):
+        Explainer(model, method=DeepLift(model), mean=1.0)
+    with pytest.raises(BadInput, match="DeepLift knows no error bars"):
+        Explainer(model, method=DeepLift(model), error_bars=True).attribute(rows(1, 5))
+    with pytest.raises(BadInput, match="leave max_evaluations out"):
+        Explainer(model, method=DeepLift(model), max_evaluations=10).attribute(rows(1, 5))
+
+
+def test_both_explainers_have_the_same_words_in_the_same_places():
+    rows_, texts = (signature(explainer).parameters for explainer in (Explainer, TextExplainer))
+    only_texts, only_rows = {"tokenizer"}, {"background", "feature_mask", "feature_names", "mean", "std", "encoder"}
+    assert set(texts) - set(rows_) == only_texts
+    assert set(rows_) - set(texts) == only_rows
+    assert [name for name in texts if name not in only_texts] == [name for name in rows_ if name not in only_rows]
+    differ = {name for name in set(rows_) & set(texts) if rows_[name].default != texts[name].default}
+    assert differ == {"players"}  # words
+    for name in ("__call__", "attribute"):
+        ours, theirs = (list(signature(getattr(each, name)).parameters.values()) for each in (Explainer, TextExplainer))
+        assert ours[2].name == theirs[2].name == "target"
+        assert ours[2].default is theirs[2].default
 
 
 def test_a_choice_is_kept_for_every_number_of_players():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from copy import deepcopy
 from itertools import permutations, product
@@ -15,7 +16,7 @@ from captum.attr import LLMAttribution, ShapleyValues, TextTemplateInput
 from small_language import bert_tokenizer, classifier, gpt_tokenizer, language_model
 from torch import nn
 
-from dasp import TextExplainer
+from dasp import Explainer, TextExplainer
 from dasp.errors import BadInput
 from dasp.explainer.text import token_model
 from dasp.explainer.text.token_model import TextGame
@@ -350,6 +351,56 @@ def test_many_words_have_error_bars():
         assert explanation.error_std.max() > 0
     sampled = TextExplainer(function, method="permutation", max_evaluations=600)(" ".join(words))
     assert (np.abs(sampled.values - truth.values) < 5 * sampled.error_std + 1e-6).all()
+
+
+def lengths(texts):
+    return torch.tensor([[float(len(text)), float(text.count("o"))] for text in texts])
+
+
+def test_tensors_are_of_the_type_of_all_explainers():
+    texts = ["the fox", LONG, "dog"]
+    explainer = TextExplainer(lengths, max_evaluations=100, tolerance=0.5)
+    found, explanation = explainer.attribute(texts), explainer(texts)
+    assert type(found) is type(Explainer(nn.Linear(2, 1).eval()).attribute(torch.ones(1, 2)))
+    assert [choice.method for choice in found.choices] == ["Exact", "BayesianShapley", "Exact"]
+    assert found.method == explanation.method == "Exact, BayesianShapley"
+    assert [explanation[i].reason for i in range(3)] == [choice.told for choice in found.choices]
+    torch.testing.assert_close(found.prediction, lengths(texts))
+    assert len(found.gap) == len(found.evaluations) == len(found.missed) == 3
+    for i, text in enumerate(texts):
+        assert "".join(found.pieces[i]) == text
+        assert found.values[i].shape == found.std[i].shape == (2, len(found.pieces[i]))
+        np.testing.assert_array_equal(found.values[i].T, explanation[i].values)
+    assert "fox" in explainer.attribute("the fox", target=0)._repr_html_()
+    assert explainer.attribute("the fox", target=0).values[0].shape == (2,)
+
+
+def test_the_target_of_the_constructor():
+    explainer = TextExplainer(lengths, target=1)
+    np.testing.assert_array_equal(explainer(TEXT).values, explainer(TEXT, target=1).values)
+    assert explainer(TEXT, target=None).values.shape == (6, 2)
+
+
+def test_a_text_may_take_so_many_seconds():
+    def slow(texts):
+        time.sleep(1e-3 * len(texts))
+        return lengths(texts)
+
+    found = TextExplainer(slow, max_seconds=0.2, target=0).attribute(LONG)
+    assert found.method == "BayesianShapley"
+    assert 64 <= int(found.evaluations) <= 200
+    assert TextExplainer(slow, max_seconds=60, target=0).attribute(TEXT).method == "Exact"
+    with pytest.raises(BadInput, match="leave max_seconds to 'auto'"):
+        TextExplainer(slow, max_seconds=1, method="permutation")(TEXT)
+
+
+def test_one_permutation_has_no_error_bars():
+    options = {"method": "permutation", "max_evaluations": 2 + 2 * 13, "target": 0}
+    found = TextExplainer(lengths, **options).attribute([LONG, "the fox"])
+    assert found.std[0].isnan().all()
+    assert not found.std[1].isnan().any()
+    with pytest.raises(BadInput, match="too few for error bars"):
+        TextExplainer(lengths, error_bars=True, **options)(LONG)
 
 
 def test_a_coalition_is_evaluated_once_and_none_too_many():
