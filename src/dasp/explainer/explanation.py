@@ -1,4 +1,4 @@
-"""What an explanation consists of: as tensors, `Attributions`, and as a `shap.Explanation` in SHAP's conventions.
+"""Explanations: `Attributions`, which are tensors, and the same as a `shap.Explanation` in SHAP's conventions.
 
     values (rows, *features) or, for all outputs, (rows, *features, outputs);  base_values (rows,) or (rows, outputs)
 
@@ -42,7 +42,7 @@ _MOST_MEMBERS = 3  # of a group that are named
 
 
 class _Reasons:
-    """What an explanation says about the methods of its rows."""
+    """The methods of the rows of an explanation, and why they were taken."""
 
     choices: tuple[Choice, ...]  # one for each row
 
@@ -169,7 +169,7 @@ def explanation_class() -> Any:
         raise ImportError("a shap.Explanation needs shap: pip install 'torch-dasp[plots]'") from error
 
     class Explanation(_Reasons, shap.Explanation):  # type: ignore[misc]
-        """What `dasp.Explainer` returns; its rows, columns and outputs are of this class, too."""
+        """The explanations that `dasp.Explainer` returns; their rows, columns and outputs are of this class, too."""
 
         __qualname__ = "Explanation"  # by which it is unpickled
         choices = ()

@@ -122,7 +122,7 @@ def _array(given: Any, what: str) -> np.ndarray:
 
 
 class Inputs:
-    """What an explainer knows of a model's inputs, each by its key: a keyword, a number, or None for the only one."""
+    """A model's inputs as an explainer knows them, by their keys: keywords, numbers, or None for the only input."""
 
     def __init__(
         self,

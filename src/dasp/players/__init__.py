@@ -1,4 +1,4 @@
-"""Players people think in: which entries of a row come and go together, and what an image looks like without them.
+"""Players that people think in: the entries of a row that come and go together, and images without any of them.
 
     blocks, superpixels       parts of an image
     windows, channels         parts of a series

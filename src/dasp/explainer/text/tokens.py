@@ -33,7 +33,7 @@ __all__ = ["Division", "TokenRow", "Tokens", "Vocabulary", "batch_of", "joined",
 log = logging.getLogger("dasp")
 
 Division = str | Callable[[str], Sequence[str]]
-"""How a text is divided: "word", "sentence", "token", or a function from a text to its pieces."""
+"""The way to divide a text: "word", "sentence", "token", or a function from a text to its pieces."""
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Japanese kana, Chinese characters
 _WORD = re.compile(rf"[{_UNSPACED}][^\w\s]*|[^\s{_UNSPACED}]+")
