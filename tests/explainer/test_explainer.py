@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from captum.attr import DeepLift, GradientShap, IntegratedGradients, ShapleyValueSampling
+from captum.attr import DeepLift, GradientShap, IntegratedGradients, KernelShap, NoiseTunnel, ShapleyValueSampling
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
@@ -160,13 +160,16 @@ def test_every_method_can_be_named(method):
     "options",
     [
         {}, dict(method="gradient"), dict(method="dasp"), dict(method="bayesian", max_evaluations=100),
-        dict(method="permutation"), dict(method="KernelSHAP"), dict(method="Shapley sampling"),
+        dict(method="permutation"), dict(method=KernelShap), dict(method=ShapleyValueSampling),
         dict(method="BayesianShapley on GradientDASP", tolerance=0.1),
     ],
     ids=str,
 )  # fmt: skip
 def test_rows_do_not_depend_on_their_neighbours(options):
-    explainer = Explainer(network(15, 3), rows(4, 15, seed=2), **options)
+    model = network(15, 3)
+    method = options.get("method", "auto")
+    options = {**options, "method": method if isinstance(method, str) else method(model)}
+    explainer = Explainer(model, rows(4, 15, seed=2), **options)
     x, targets = rows(5, 15), [0, 1, 2, 0, 1]
     together = explainer.attribute(x, targets)
     for part in (slice(0, 4), slice(4, 5)):  # four rows, as many as the background has
@@ -374,7 +377,7 @@ def test_options_that_a_method_does_not_know_are_refused():
         (dict(method="magic"), "no method 'magic'; there are 'auto', 'exact', .*'KernelSHAP'"),
         (dict(method="gradient", error_bars=True), "GradientDASP knows no error bars"),
         (dict(method="dasp", tolerance=0.1), "DASP, full rank knows no tolerance"),
-        (dict(method="Occlusion", max_evaluations=100), "Occlusion takes always the same"),
+        (dict(method="DeepLIFT mixed", max_evaluations=100), "DeepLIFT mixed takes always the same"),
         (dict(method="permutation", max_evaluations=3), "3 evaluations are too few for Permutations with 5 players"),
     ):
         with pytest.raises(BadInput, match=message):
@@ -540,12 +543,36 @@ def test_an_object_with_options():
     torch.testing.assert_close(found.values, wanted.float(), atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize(
+    "make",
+    [
+        DeepLift,
+        IntegratedGradients,
+        lambda model: NoiseTunnel(IntegratedGradients(model)),
+        lambda model: MethodOnModel(DeepLift(model)),
+    ],
+    ids=["model", "function", "method on a method", "options"],
+)
+def test_an_object_is_taken_with_what_is_around_its_model(make):
+    model, x = network(5), rows(2, 5)
+    normalized = nn.Sequential(nn.Linear(5, 5), model).eval()
+    with torch.no_grad():
+        normalized[0].weight.copy_(torch.eye(5) / 2)
+        normalized[0].bias.fill_(-1 / 2)
+    method = make(model)
+    found = Explainer(model, method=method, mean=1.0, std=2.0).attribute(x)
+    wanted = Explainer(normalized, method=make(normalized)).attribute(x)
+    torch.testing.assert_close(found.values, wanted.values, atol=1e-5, rtol=1e-4)
+    assert method.forward_func is model
+
+
 def test_objects_that_cannot_be_taken():
     model = network(5)
     with pytest.raises(BadInput, match="the DeepLift was made for another model"):
         Explainer(network(5), method=DeepLift(model))
-    with pytest.raises(BadInput, match="leave out mean, std"):
-        Explainer(model, method=DeepLift(model), mean=1.0)
+    with pytest.raises(BadInput, match="ExactShapley is given by its name"):
+        Explainer(model, method=ExactShapley(model), mean=1.0)
     with pytest.raises(BadInput, match="DeepLift knows no error bars"):
         Explainer(model, method=DeepLift(model), error_bars=True).attribute(rows(1, 5))
     with pytest.raises(BadInput, match="leave max_evaluations out"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from inspect import signature
 from threading import RLock
@@ -16,6 +17,7 @@ from captum.attr import Attribution
 from torch import nn
 
 from dasp.attribution.any_method import estimated
+from dasp.attribution.base import PlayerMethod
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
 from dasp.explainer.encoders import Encoder
@@ -24,7 +26,7 @@ from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, devi
 from dasp.games.game import Game
 from dasp.games.request import Request
 from dasp.games.target import output_number
-from dasp.methods import METHODS, Method
+from dasp.methods import METHODS, Method, MethodOnModel
 from dasp.methods.choice import Choice, Pace, choose, method_name
 from dasp.methods.wanted import Wanted
 from dasp.propagation.forward import Output, forward_of
@@ -121,7 +123,7 @@ class Explainer:
         self.wanted = Wanted(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         if encoder is None:
             encoder, model = encoder_and_network(model)
-        self.model = converted(model)
+        self.model = own = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
@@ -149,17 +151,21 @@ class Explainer:
         self._made: dict[str, Attribution] = {}
         self._methods = METHODS
         if isinstance(method, Attribution):
-            method = self._take(method)
+            method = self._take(method, own)
         self.requested_method = method if method == "auto" or method in self._made else method_name(method)
 
-    def _take(self, method: Attribution) -> str:
-        """Take a method that was made for the model, and return its name."""
-        if method.forward_func is not self.model:
-            raise BadInput(
-                f"the {type(method).__name__} was made for another model than the one that is explained: make it for "
-                "the module or function that you give here, and leave out mean, std, encoder and output"
-            )
+    def _take(self, method: Attribution, own: Any) -> str:
+        """Take a method that was made for the user's own model, and return its name."""
         name = type(getattr(method, "method", method)).__name__  # of Captum's own, if options were set beside it
+        if method.forward_func is not own:
+            raise BadInput(
+                f"the {name} was made for another model than the one that is explained: make it for the module or "
+                "function that you give here"
+            )
+        if own is not self.model:  # but for what is around it
+            if isinstance(method, PlayerMethod) and not isinstance(method, MethodOnModel):
+                raise BadInput(f"with mean, std, encoder or output, {name} is given by its name, not as an object")
+            method = _for_model(method, own, self.model)
         draws = any("samples" in option for option in signature(method.attribute).parameters)
         self._made[name] = method
         self._methods = {**METHODS, name: Method(make=lambda _: method, row_by_row=draws)}
@@ -273,6 +279,17 @@ class Explainer:
                     self._made[choice.method] = self._methods[choice.method].make(self.model)  # type: ignore[arg-type]
                 self._choices[game] = choice
             return self._choices[game]
+
+
+def _for_model(method: Attribution, own: Any, model: Any) -> Attribution:
+    """Return a method of Captum's for another model than its own; also of a method that it rests on."""
+    result = copy(method)
+    for name, value in vars(method).items():
+        if value is own:
+            setattr(result, name, model)
+        elif isinstance(value, Attribution):
+            setattr(result, name, _for_model(value, own, model))
+    return result
 
 
 @contextmanager
