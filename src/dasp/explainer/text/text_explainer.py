@@ -32,7 +32,8 @@ __all__ = ["TextExplainer"]
 log = logging.getLogger("dasp")
 
 _DIVISIONS = ("token", "word", "sentence")
-_EXACT, _BAYESIAN, _PERMUTATION = "Exact", "BayesianShapley", "Permutations"  # a text can only be evaluated
+# All that can be done with a text is to evaluate the model.
+_EXACT, _BAYESIAN, _PERMUTATION = "Exact", "BayesianShapley", "Permutations"
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
 _OF_A_VALUE = 0.2  # tolerances are for values that are a part of many
@@ -272,8 +273,9 @@ class TextExplainer:
             )
         if self.requested_method != "auto":
             return Choice(self.requested_method, "it was asked for", wanted)
-        most = MOST if wanted.max_seconds is None else wanted.budget(_seconds_of_a_coalition(game), 0.0, FEWEST, MOST)
-        most = wanted.max_evaluations or most
+        most = wanted.max_evaluations or MOST
+        if wanted.max_seconds is not None:
+            most = wanted.budget(_seconds_of_a_coalition(game), 0.0, FEWEST, MOST)
         if 2**players <= most and players <= _MOST_PLAYERS:
             reason = f"{players} players have only {2**players:,} coalitions"
             choice = Choice(_EXACT, reason, replace(wanted, max_seconds=None))
