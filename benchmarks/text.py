@@ -98,20 +98,19 @@ class Similarity:
 
 def truth(similarity: Similarity, text: str) -> tuple[np.ndarray, np.ndarray]:
     exact = len(text.split()) <= EXACT
-    found = TextExplainer(similarity, method="exact" if exact else "permutation", seed=99, batch_size=AT_ONCE)(
-        text, max_evaluations=None if exact else LONG_RUN
-    )
+    how = {"method": "exact"} if exact else {"method": "permutation", "max_evaluations": LONG_RUN}
+    found = TextExplainer(similarity, seed=99, batch_size=AT_ONCE, **how)(text)
     return found.values, found.error_std
 
 
 def bayesian(similarity: Similarity, text: str, budget: int, seed: int) -> Any:
-    explainer = TextExplainer(similarity, method="bayesian", seed=seed, batch_size=AT_ONCE)
-    return explainer(text, max_evaluations=budget)
+    options = {"max_evaluations": budget, "seed": seed, "batch_size": AT_ONCE}
+    return TextExplainer(similarity, method="bayesian", **options)(text)
 
 
 def permutations(similarity: Similarity, text: str, budget: int, seed: int) -> Any:
-    explainer = TextExplainer(similarity, method="permutation", seed=seed, batch_size=AT_ONCE)
-    return explainer(text, max_evaluations=budget)
+    options = {"max_evaluations": budget, "seed": seed, "batch_size": AT_ONCE}
+    return TextExplainer(similarity, method="permutation", **options)(text)
 
 
 def by_shap(algorithm: str) -> Callable[..., Any]:

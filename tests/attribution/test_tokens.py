@@ -231,5 +231,4 @@ def test_a_mask_that_players_decide_about_is_refused() -> None:
     with pytest.raises(UnsupportedOperation, match="as in a mask for softmax"):
         GradientDASP(seeded(Padded)).attribute(words, target=0)
     explainer = Explainer(seeded(Padded), target=0)
-    explainer(words)
-    assert explainer.method == "exact_shapley"
+    assert explainer(words).method == "exact_shapley"

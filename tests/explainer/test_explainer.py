@@ -5,17 +5,22 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
+from threading import Barrier
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from captum.attr import DeepLift, GradientShap, IntegratedGradients, KernelShap, NoiseTunnel, ShapleyValueSampling
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from dasp import ExactShapley, Explainer, UnsupportedOperation, UntraceableModel
+from dasp import ExactShapley, Explainer, TextExplainer, UnsupportedOperation, UntraceableModel
 from dasp.errors import BadInput
-from dasp.methods import METHODS
+from dasp.explainer.explanation import explanation_class
+from dasp.methods import METHODS, MethodOnModel
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own, about matplotlib
@@ -65,8 +70,8 @@ def test_exact_for_few_players():
     explainer = Explainer(model, error_bars=True)
     result = explainer.attribute(x)
     torch.testing.assert_close(result.values, ExactShapley(model).attribute(x))
-    assert result.method == explainer.method == "Exact"
-    assert "64 coalitions" in explainer.reason
+    assert result.method == "exact_shapley"
+    assert "64 coalitions" in result.reason
     assert result.std.eq(0).all()
     torch.testing.assert_close(result.prediction, model(x)[:, 0])
     torch.testing.assert_close(result.base, model(torch.zeros(3, 6))[:, 0])
@@ -76,12 +81,11 @@ def test_exact_for_few_players():
 def test_every_answer_has_an_error_bar(caplog):
     model, x = network(18), rows(2, 18)
     explainer = Explainer(model)
-    assert explainer.method == "auto"
     with caplog.at_level(logging.INFO, "dasp"):
         result = explainer.attribute(x)
-    assert explainer.method.startswith("BayesianShapley")
+    assert result.method.startswith("bayesian_shapley")
     said = [line.getMessage() for line in caplog.records if line.name == "dasp"]
-    assert said == [f"{explainer.method}: {explainer.reason}"]
+    assert said == [f"{METHODS[result.method].name}: {result.reason}"]
     error = (result.values - ExactShapley(model).attribute(x)).abs()
     assert (error < 5 * result.std + 1e-3).all()
     assert result.gap.abs().max() < 1e-5
@@ -92,19 +96,17 @@ def test_every_answer_has_an_error_bar(caplog):
 )
 def test_wishes(wish):
     model, x = network(18), rows(2, 18)
-    explainer = Explainer(model, **wish)
-    result = explainer.attribute(x)
-    assert explainer.method.startswith("BayesianShapley")
+    result = Explainer(model, **wish).attribute(x)
+    assert result.method.startswith("bayesian_shapley")
     error = (result.values - ExactShapley(model).attribute(x)).abs()
     assert (error < 5 * result.std + 1e-3).all()
-    again = Explainer(model, **explainer.settled()).attribute(x)  # with nothing left to choose
+    again = Explainer(model, **result.settings).attribute(x)  # with nothing left to choose
     assert torch.equal(again.values, result.values)
 
 
 def test_exact_values_do_not_exceed_the_evaluations():
-    explainer = Explainer(network(10), max_evaluations=300)
-    explainer.attribute(rows(2, 10))
-    assert explainer.method.startswith("BayesianShapley")
+    result = Explainer(network(10), max_evaluations=300).attribute(rows(2, 10))
+    assert result.method.startswith("bayesian_shapley")
 
 
 class OneByOne(nn.Module):
@@ -125,19 +127,18 @@ class OneByOne(nn.Module):
 def test_models_that_cannot_be_propagated_are_evaluated(model, reason, caplog):
     explainer = Explainer(model)
     with caplog.at_level(logging.INFO, "dasp"):
-        explainer.attribute(rows(2, 18).abs())
-        assert explainer.method == "BayesianShapley"
-        assert reason in explainer.reason
-        explainer.attribute(rows(1, 70).abs())  # so many would need a prior
+        result = explainer.attribute(rows(2, 18).abs())
+        assert result.method == "bayesian_shapley"
+        assert reason in result.reason
+        many = explainer.attribute(rows(1, 70).abs())  # so many would need a prior
     levels = [record.levelno for record in caplog.records if record.name == "dasp"]
     assert levels == [logging.INFO, logging.WARNING]
-    assert "\n" not in explainer.reason
+    assert "\n" not in many.reason
 
 
 def test_a_method_that_is_named_is_taken_or_refused():
-    explainer = Explainer(network(6), method="gradient")
-    assert (explainer.method, explainer.reason) == ("GradientDASP", "it was asked for")
-    assert explainer.attribute(rows(2, 6)).method == "GradientDASP"
+    result = Explainer(network(6), method="gradient").attribute(rows(2, 6))
+    assert (result.method, result.reason) == ("gradient_dasp", "it was asked for")
     with pytest.raises(UnsupportedOperation, match="sort"):
         Explainer(Softmax(16).eval(), method="gradient").attribute(rows(2, 16))
     with pytest.raises(UntraceableModel):
@@ -159,13 +160,16 @@ def test_every_method_can_be_named(method):
     "options",
     [
         {}, dict(method="gradient"), dict(method="dasp"), dict(method="bayesian", max_evaluations=100),
-        dict(method="permutation"), dict(method="KernelSHAP"), dict(method="Shapley sampling"),
+        dict(method="permutation"), dict(method=KernelShap), dict(method=ShapleyValueSampling),
         dict(method="BayesianShapley on GradientDASP", tolerance=0.1),
     ],
     ids=str,
 )  # fmt: skip
 def test_rows_do_not_depend_on_their_neighbours(options):
-    explainer = Explainer(network(15, 3), rows(4, 15, seed=2), **options)
+    model = network(15, 3)
+    method = options.get("method", "auto")
+    options = {**options, "method": method if isinstance(method, str) else method(model)}
+    explainer = Explainer(model, rows(4, 15, seed=2), **options)
     x, targets = rows(5, 15), [0, 1, 2, 0, 1]
     together = explainer.attribute(x, targets)
     for part in (slice(0, 4), slice(4, 5)):  # four rows, as many as the background has
@@ -370,10 +374,10 @@ def test_every_plot_of_shap():
 def test_options_that_a_method_does_not_know_are_refused():
     model, x = network(5), rows(2, 5)
     for options, message in (
-        (dict(method="magic"), "no method 'magic'; there are 'auto', 'exact', .*'KernelSHAP'"),
+        (dict(method="magic"), "no method 'magic'; there are auto, exact, .*deeplift_mixed"),
         (dict(method="gradient", error_bars=True), "GradientDASP knows no error bars"),
         (dict(method="dasp", tolerance=0.1), "DASP, full rank knows no tolerance"),
-        (dict(method="Occlusion", max_evaluations=100), "Occlusion takes always the same"),
+        (dict(method="DeepLIFT mixed", max_evaluations=100), "DeepLIFT mixed takes always the same"),
         (dict(method="permutation", max_evaluations=3), "3 evaluations are too few for Permutations with 5 players"),
     ):
         with pytest.raises(BadInput, match=message):
@@ -403,7 +407,8 @@ def test_models_of_other_kinds():
 
 def test_shap_is_needed_only_for_explanations(monkeypatch):  # nor is it imported: test_import_is_light
     monkeypatch.setitem(sys.modules, "shap", None)
-    monkeypatch.delitem(sys.modules, "dasp.explainer.pictured", raising=False)  # which has imported it before
+    uncached = explanation_class.__wrapped__  # as it has imported shap before
+    monkeypatch.setattr("dasp.explainer.explanation.explanation_class", uncached)
     explainer = Explainer(network(4))
     assert explainer.attribute(rows(2, 4)).values.shape == (2, 4)
     with pytest.raises(ImportError, match=r"torch-dasp\[plots\]"):
@@ -478,6 +483,116 @@ def test_no_other_method_is_taken_by_accident(monkeypatch):
     assert "method='bayesian' does without" in error.value.__notes__[0]
 
 
+def test_threads_share_an_explainer_and_every_answer_has_its_own_method():
+    explainer = Explainer(lambda x: x.sum(1), max_evaluations=200)
+    before = set(vars(explainer))
+    start = Barrier(6)
+
+    def explained(number):
+        start.wait()
+        players = 3 if number % 2 else 18
+        return players, explainer.attribute(rows(2, players)), explainer(rows(2, players))
+
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(explained, range(6)))
+    for players, tensors, explanation in found:
+        assert tensors.method == explanation.method == ("exact_shapley" if players == 3 else "bayesian_shapley")
+        assert tensors.reason == explanation.reason
+        assert ("8 coalitions" in tensors.reason) == (players == 3)
+        assert explanation[0].method == explanation[:, 1].abs.method == explanation.method
+    assert set(vars(explainer)) == before
+    assert not {"method", "reason"} & before
+
+
+def test_rows_with_players_of_their_own_have_methods_of_their_own():
+    x = torch.rand(2, 1, 4, 8)
+    fine, coarse = torch.arange(32).view(1, 1, 4, 8), torch.arange(32).view(1, 1, 4, 8) // 8
+    explainer = Explainer(
+        lambda x: x.flatten(1).sum(1), feature_mask=torch.cat([fine, coarse]), max_evaluations=200, error_bars=True
+    )
+    found, explanation = explainer.attribute(x), explainer(x)
+    assert [choice.method for choice in found.choices] == ["bayesian_shapley", "exact_shapley"]
+    assert found.method == explanation.method == "bayesian_shapley, exact_shapley"
+    assert [explanation[i].method for i in range(2)] == ["bayesian_shapley", "exact_shapley"]
+    assert explanation[1:].reason == found.choices[1].reason == "4 players have only 16 coalitions"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize("make", [IntegratedGradients, DeepLift, ShapleyValueSampling, GradientShap, ExactShapley])
+def test_methods_of_captum_are_taken_as_objects(make):
+    model, x, background = network(5, 2), rows(3, 5), rows(4, 5, seed=2)
+    explainer = Explainer(model, background, method=make(model))
+    found = explainer.attribute(x)
+    assert found.values.shape == (3, 2, 5)
+    assert (found.method, found.reason) == (make.__name__, "it was asked for")
+    torch.testing.assert_close(found.values.sum(2), found.prediction - found.base, atol=0.3, rtol=0)
+    torch.testing.assert_close(explainer.attribute(x[1:2]).values, found.values[1:2])  # also if it draws samples
+    assert explainer(x).method == make.__name__
+    if make is IntegratedGradients:
+        wanted = torch.stack([
+            IntegratedGradients(model).attribute(x, row[None].expand(3, -1), target=1) for row in background
+        ]).mean(0)  # fmt: skip
+        torch.testing.assert_close(found.values[:, 1], wanted.float(), atol=1e-5, rtol=1e-4)
+
+
+def test_an_object_with_options():
+    model, x = network(5), rows(2, 5)
+    found = Explainer(model, method=MethodOnModel(IntegratedGradients(model), n_steps=3)).attribute(x)
+    assert found.method == "IntegratedGradients"
+    wanted = IntegratedGradients(model).attribute(x, n_steps=3)
+    torch.testing.assert_close(found.values, wanted.float(), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's
+@pytest.mark.parametrize(
+    "make",
+    [
+        DeepLift,
+        IntegratedGradients,
+        lambda model: NoiseTunnel(IntegratedGradients(model)),
+        lambda model: MethodOnModel(DeepLift(model)),
+    ],
+    ids=["model", "function", "method on a method", "options"],
+)
+def test_an_object_is_taken_with_what_is_around_its_model(make):
+    model, x = network(5), rows(2, 5)
+    normalized = nn.Sequential(nn.Linear(5, 5), model).eval()
+    with torch.no_grad():
+        normalized[0].weight.copy_(torch.eye(5) / 2)
+        normalized[0].bias.fill_(-1 / 2)
+    method = make(model)
+    found = Explainer(model, method=method, mean=1.0, std=2.0).attribute(x)
+    wanted = Explainer(normalized, method=make(normalized)).attribute(x)
+    torch.testing.assert_close(found.values, wanted.values, atol=1e-5, rtol=1e-4)
+    assert method.forward_func is model
+
+
+def test_objects_that_cannot_be_taken():
+    model = network(5)
+    with pytest.raises(BadInput, match="the DeepLift was made for another model"):
+        Explainer(network(5), method=DeepLift(model))
+    with pytest.raises(BadInput, match="ExactShapley is given by its name"):
+        Explainer(model, method=ExactShapley(model), mean=1.0)
+    with pytest.raises(BadInput, match="DeepLift knows no error bars"):
+        Explainer(model, method=DeepLift(model), error_bars=True).attribute(rows(1, 5))
+    with pytest.raises(BadInput, match="leave max_evaluations out"):
+        Explainer(model, method=DeepLift(model), max_evaluations=10).attribute(rows(1, 5))
+
+
+def test_both_explainers_have_the_same_words_in_the_same_places():
+    rows_, texts = (signature(explainer).parameters for explainer in (Explainer, TextExplainer))
+    only_texts, only_rows = {"tokenizer"}, {"background", "feature_mask", "feature_names", "mean", "std", "encoder"}
+    assert set(texts) - set(rows_) == only_texts
+    assert set(rows_) - set(texts) == only_rows
+    assert [name for name in texts if name not in only_texts] == [name for name in rows_ if name not in only_rows]
+    differ = {name for name in set(rows_) & set(texts) if rows_[name].default != texts[name].default}
+    assert differ == {"players"}  # words
+    for name in ("__call__", "attribute"):
+        ours, theirs = (list(signature(getattr(each, name)).parameters.values()) for each in (Explainer, TextExplainer))
+        assert ours[2].name == theirs[2].name == "target"
+        assert ours[2].default is theirs[2].default
+
+
 def test_a_choice_is_kept_for_every_number_of_players():
     calls = []
 
@@ -486,9 +601,10 @@ def test_a_choice_is_kept_for_every_number_of_players():
         return x.sum(1)
 
     explainer = Explainer(model, max_evaluations=200)
-    found = {players: explainer.attribute(rows(1, players)).values for players in (18, 3)}
-    assert explainer.method == "Exact"
+    found = {players: explainer.attribute(rows(1, players)) for players in (18, 3)}
+    assert found[3].method == "exact_shapley"
     before = len(calls)
-    assert torch.equal(explainer.attribute(rows(1, 18)).values, found[18])
-    assert explainer.method == "BayesianShapley"
+    again = explainer.attribute(rows(1, 18))
+    assert torch.equal(again.values, found[18].values)
+    assert again.method == "bayesian_shapley"
     assert len(calls) - before < before / 2  # it was not timed again

@@ -185,6 +185,45 @@ def test_every_image_is_explained_by_superpixels_of_its_own():
     np.testing.assert_allclose(both.values, explanation.values, atol=1e-6)
 
 
+def test_the_players_of_a_call_are_made_once():
+    """Superpixels take their time, and must be the same for the values and for their columns."""
+    calls = []
+
+    def halves(images):
+        calls.append(len(images))
+        return torch.cat([torch.zeros(1, 3, 8, 4), torch.ones(1, 3, 8, 4)], -1).long()
+
+    explainer = Explainer(network(), torch.zeros(5, 3, 8, 8), players=halves, target=0)
+    assert not calls  # a background has no players
+    for explain in (explainer, explainer.attribute, explainer.prepare):
+        explain(torch.rand(2, 3, 8, 8))
+        assert calls == [2]
+        calls.clear()
+
+
+def test_random_players_are_consistent():
+    """Every column is that of the players by which the row was explained."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(12), torch.rand(3, 12)
+
+    def some_pairs(rows):
+        return torch.randperm(12)[None] // 2
+
+    explanation = Explainer(lambda x: x @ weight, players=some_pairs)(x)
+    entries = dict(zip((f"{number:.4g}" for number in x[0].tolist()), range(12), strict=True))
+    for i, pair in enumerate(explanation.data[0]):
+        members = [entries[number] for number in pair.split(", ")]
+        assert len(members) == 2
+        wanted = x[:, members] @ weight[members]
+        np.testing.assert_allclose(explanation.values[:, i], wanted, atol=1e-5)
+
+
+def test_masks_for_other_inputs_are_refused():
+    explainer = Explainer(lambda a, b: a.sum(1) + b.sum(1), feature_mask=[0, 0])
+    with pytest.raises(BadInput, match="feature_mask is for one input, and x has the inputs 0, 1"):
+        explainer.attribute((torch.ones(1, 2), torch.ones(1, 2)))
+
+
 def test_windows_of_a_series():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(30, 8), nn.ReLU(), nn.Linear(8, 1)).eval()

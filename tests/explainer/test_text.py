@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from copy import deepcopy
 from itertools import permutations, product
@@ -15,13 +16,11 @@ from captum.attr import LLMAttribution, ShapleyValues, TextTemplateInput
 from small_language import bert_tokenizer, classifier, gpt_tokenizer, language_model
 from torch import nn
 
-from dasp import TextExplainer
+from dasp import Explainer, TextExplainer
 from dasp.errors import BadInput
-from dasp.explainer.text import coalitions
-from dasp.explainer.text.coalitions import Worth
-from dasp.explainer.text.pieces import divided, starts_of
-from dasp.explainer.text.tokens import Tokens
-from dasp.explainer.text.vocabulary import Vocabulary
+from dasp.explainer.text import token_model
+from dasp.explainer.text.token_model import TextGame
+from dasp.explainer.text.tokens import Tokens, Vocabulary, pieces_from, starts_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own, about matplotlib
@@ -68,14 +67,14 @@ def close(explanation, expected):
 @pytest.mark.parametrize("text", [*ODD, LONG, "Yes. No! “Really?” 3.5 of them…\nso"])
 @pytest.mark.parametrize("division", ["word", "sentence"])
 def test_pieces_are_the_text(text, division):
-    pieces = divided(text, starts_of(text, division))
+    pieces = pieces_from(text, starts_of(text, division))
     assert "".join(pieces) == text
     assert all(piece.strip() for piece in pieces[1:])
 
 
 def test_words_and_sentences():
     def pieces(text, division):
-        return [piece.strip() for piece in divided(text, starts_of(text, division))]
+        return [piece.strip() for piece in pieces_from(text, starts_of(text, division))]
 
     assert pieces("I don't, really", "word") == ["I", "don't,", "really"]
     assert pieces("東京、fox です", "word") == ["東", "京、", "fox", "で", "す"]
@@ -118,7 +117,7 @@ def test_tokens_have_pieces_and_special_ones_have_none(text, players, kind, bert
 
 def test_special_tokens_of_the_text_itself_stay(bert):
     model, tokenizer = bert
-    explanation = TextExplainer(model, tokenizer, absent="drop")("the quick [MASK] jump", target=0)
+    explanation = TextExplainer(model, tokenizer, baselines="drop")("the quick [MASK] jump", target=0)
     assert list(explanation.data) == ["the ", "quick ", "[MASK] ", "jump"]
     assert explanation.values[2] == explanation.error_std[2] == 0
     assert np.abs(explanation.values[[0, 1, 3]]).min() > 1e-4
@@ -211,12 +210,12 @@ def test_what_is_absent(absent, bert):
         ids, attention = replaced(tokenizer, absent, present)
         return model(input_ids=ids, attention_mask=attention).logits[0]
 
-    explanation = TextExplainer(model, tokenizer, absent=absent)(TEXT)
+    explanation = TextExplainer(model, tokenizer, baselines=absent)(TEXT)
     expected = by_enumeration(worth, 6)
     assert expected.abs().max() > 0.01
     close(explanation, expected)
     assert list(explanation.output_names) == ["bad", "fair", "good"]
-    by_name = TextExplainer(model, tokenizer, absent=absent)([TEXT], target="good")
+    by_name = TextExplainer(model, tokenizer, baselines=absent)([TEXT], target="good")
     close(by_name[0], expected[:, 2])
     assert by_name.output_names == "good"
 
@@ -231,7 +230,7 @@ def test_masked_out_tokens_leave_the_positions_of_others():
     model.roberta.embeddings.register_forward_pre_hook(
         lambda module, given, named: hidden.update(positions=named["position_ids"]), with_kwargs=True
     )
-    TextExplainer(model, tokenizer, absent="pad")("the quick fox")
+    TextExplainer(model, tokenizer, baselines="pad")("the quick fox")
     assert hidden["positions"][0].tolist() == list(range(1, 1 + row.tokens))  # padding_idx is 0
     assert Vocabulary(tokenizer, model, "pad").limit == 60
 
@@ -252,12 +251,12 @@ def test_a_classifier_without_mask_and_padding_tokens(absent, caplog):
             ids += own if there else [] if absent == "drop" else new
         return model(input_ids=torch.tensor([ids or [0]])).logits[0]
 
-    one_by_one = TextExplainer(model, tokenizer, absent=absent)("".join(words))
+    one_by_one = TextExplainer(model, tokenizer, baselines=absent)("".join(words))
     assert "one by one" in caplog.text
     if absent != "pad":
         close(one_by_one, by_enumeration(worth, 3))
     model.config.pad_token_id = 0  # the last token of a row is the last that is no padding
-    together = TextExplainer(model, tokenizer, absent=absent)("".join(words))
+    together = TextExplainer(model, tokenizer, baselines=absent)("".join(words))
     if absent != "pad":
         close(together, torch.tensor(one_by_one.values))
     np.testing.assert_allclose(together.values.sum(0) + together.base_values, model(
@@ -270,11 +269,11 @@ def test_rows_do_not_depend_on_the_batch(absent, kind, bert):
     tokenizer = bert_tokenizer(model_max_length=512) if kind == "bert" else gpt_tokenizer()
     model = bert[0] if kind == "bert" else classifier(kind, tokenizer, pad_token_id=0)
     if kind == "gpt" and absent == "mask":
-        with pytest.raises(BadInput, match="no mask token: choose absent='drop', 'pad' or a text"):
-            TextExplainer(model, tokenizer, absent=absent)
+        with pytest.raises(BadInput, match="no mask token: choose baselines='drop', 'pad' or a text"):
+            TextExplainer(model, tokenizer, baselines=absent)
         return
     texts = ["The quick fox", "dog", "a good film is long"]
-    results = [TextExplainer(model, tokenizer, absent=absent, batch_size=size)(texts) for size in (1, 5, 64)]
+    results = [TextExplainer(model, tokenizer, baselines=absent, batch_size=size)(texts) for size in (1, 5, 64)]
     for other in results[1:]:
         for one, two in zip(results[0].values, other.values, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
@@ -284,7 +283,7 @@ def test_rows_do_not_depend_on_the_batch(absent, kind, bert):
 def test_types_of_tokens_are_kept(absent, bert):
     model, tokenizer = bert
     pair = ("the quick fox", "a good dog")
-    explanation = TextExplainer(model, tokenizer, absent=absent)([pair])[0]
+    explanation = TextExplainer(model, tokenizer, baselines=absent)([pair])[0]
     assert list(explanation.data) == ["the ", "quick ", "fox", "\n", "a ", "good ", "dog"]
     assert not explanation.values[3].any()
 
@@ -343,16 +342,65 @@ def test_many_words_have_error_bars():
         there = torch.tensor([[float(word in text.split()) for word in words] for text in texts])
         return torch.tanh(there @ weights) + there[:, 0] * there[:, 1]
 
-    explainer, exact = TextExplainer(function), TextExplainer(function, method="exact")
-    truth = exact(" ".join(words))
+    truth = TextExplainer(function, method="exact")(" ".join(words))
     assert not truth.error_std.any()
     for options in (dict(max_evaluations=100), dict(max_evaluations=1000, tolerance=0.05)):
-        explanation = explainer(" ".join(words), **options)
+        explanation = TextExplainer(function, **options)(" ".join(words))
         error = np.abs(explanation.values - truth.values)
         assert (error < 5 * explanation.error_std + 1e-6).all()
         assert explanation.error_std.max() > 0
-    sampled = TextExplainer(function, method="permutation")(" ".join(words), max_evaluations=600)
+    sampled = TextExplainer(function, method="permutation", max_evaluations=600)(" ".join(words))
     assert (np.abs(sampled.values - truth.values) < 5 * sampled.error_std + 1e-6).all()
+
+
+def lengths(texts):
+    return torch.tensor([[float(len(text)), float(text.count("o"))] for text in texts])
+
+
+def test_tensors_are_of_the_type_of_all_explainers():
+    texts = ["the fox", LONG, "dog"]
+    explainer = TextExplainer(lengths, max_evaluations=100, tolerance=0.5)
+    found, explanation = explainer.attribute(texts), explainer(texts)
+    assert type(found) is type(Explainer(nn.Linear(2, 1).eval()).attribute(torch.ones(1, 2)))
+    assert [choice.method for choice in found.choices] == ["exact_shapley", "bayesian_shapley", "exact_shapley"]
+    assert found.method == explanation.method == "exact_shapley, bayesian_shapley"
+    assert [explanation[i].reason for i in range(3)] == [choice.full_reason for choice in found.choices]
+    torch.testing.assert_close(found.prediction, lengths(texts))
+    assert len(found.gap) == len(found.evaluations) == len(found.missed) == 3
+    for i, text in enumerate(texts):
+        assert "".join(found.pieces[i]) == text
+        assert found.values[i].shape == found.std[i].shape == (2, len(found.pieces[i]))
+        np.testing.assert_array_equal(found.values[i].T, explanation[i].values)
+    assert "fox" in explainer.attribute("the fox", target=0)._repr_html_()
+    assert explainer.attribute("the fox", target=0).values[0].shape == (2,)
+
+
+def test_the_target_of_the_constructor():
+    explainer = TextExplainer(lengths, target=1)
+    np.testing.assert_array_equal(explainer(TEXT).values, explainer(TEXT, target=1).values)
+    assert explainer(TEXT, target=None).values.shape == (6, 2)
+
+
+def test_a_text_may_take_so_many_seconds():
+    def slow(texts):
+        time.sleep(1e-3 * len(texts))
+        return lengths(texts)
+
+    found = TextExplainer(slow, max_seconds=0.2, target=0).attribute(LONG)
+    assert found.method == "bayesian_shapley"
+    assert 64 <= int(found.evaluations) <= 200
+    assert TextExplainer(slow, max_seconds=60, target=0).attribute(TEXT).method == "exact_shapley"
+    with pytest.raises(BadInput, match="leave max_seconds to 'auto'"):
+        TextExplainer(slow, max_seconds=1, method="permutation")(TEXT)
+
+
+def test_one_permutation_has_no_error_bars():
+    options = {"method": "permutation", "max_evaluations": 2 + 2 * 13, "target": 0}
+    found = TextExplainer(lengths, **options).attribute([LONG, "the fox"])
+    assert found.std[0].isnan().all()
+    assert not found.std[1].isnan().any()
+    with pytest.raises(BadInput, match="too few for error bars"):
+        TextExplainer(lengths, error_bars=True, **options)(LONG)
 
 
 def test_a_coalition_is_evaluated_once_and_none_too_many():
@@ -367,7 +415,7 @@ def test_a_coalition_is_evaluated_once_and_none_too_many():
     assert {text for text in seen if text not in different} <= {"", "very very very"}  # at the checks
     assert len(set(seen)) == 4 * 2 * 2
     seen.clear()
-    TextExplainer(function)(LONG, max_evaluations=100)
+    TextExplainer(function, max_evaluations=100)(LONG)
     assert len(seen) <= 104
 
 
@@ -381,7 +429,7 @@ def test_short_texts_are_evaluated_together(bert):
         return torch.zeros(len(rows))
 
     everybody = torch.tensor(list(product([0.0, 1.0], repeat=6)))
-    Worth(tokens, evaluate, 16)(everybody)
+    TextGame(tokens, evaluate, 16)(everybody)
     assert max(max(one) for one in lengths[:-1]) <= min(lengths[-1])
 
 
@@ -414,7 +462,7 @@ def test_targets(bert):
 def test_continuations(absent, gpt):
     model, tokenizer = gpt
     segments, continuation = ["the quick", " brown fox", " does not"], " jump over"
-    explainer = TextExplainer(model, tokenizer, absent=absent, batch_size=3)
+    explainer = TextExplainer(model, tokenizer, baselines=absent, batch_size=3)
     each = explainer.continuation(segments, continuation, per_token=True)
     whole = explainer.continuation(segments, continuation)
     tokens = tokenizer(continuation)["input_ids"]
@@ -447,7 +495,7 @@ def test_continuations_are_what_captum_gives(gpt):
     segments, continuation = ["the quick", " brown fox", " does not", " ever"], " jump over"
     given = TextTemplateInput("{}{}{}{}", values=segments, baselines=["…"] * 4)
     captum = LLMAttribution(ShapleyValues(model), tokenizer).attribute(given, continuation, use_cached_outputs=False)
-    explainer = TextExplainer(model, tokenizer, absent="…")
+    explainer = TextExplainer(model, tokenizer, baselines="…")
     close(explainer.continuation(segments, continuation), captum.seq_attr)
     close(explainer.continuation(segments, continuation, per_token=True), captum.token_attr.T)
 
@@ -458,7 +506,7 @@ def test_continuations_by_word_and_by_sentence(gpt):
     assert list(by_word.data) == ["the ", "quick ", "fox"]
     by_sentence = TextExplainer(model, tokenizer, players="sentence").continuation("Really? The fox. They say", " so")
     assert list(by_sentence.data) == ["Really? ", "The fox. ", "They say"]
-    by_token = TextExplainer(model, tokenizer, players="token").continuation(LONG, " fox", max_evaluations=100)
+    by_token = TextExplainer(model, tokenizer, players="token", max_evaluations=100).continuation(LONG, " fox")
     assert by_token.error_std.max() > 0
 
 
@@ -507,10 +555,10 @@ def cases():
     yield lambda: TextExplainer(len, tokenizer), "a function takes texts, and needs none"
     yield lambda: TextExplainer(Plain(), tokenizer)("a b"), "takes no input_ids or no attention_mask"
     yield lambda: TextExplainer(len, players="token"), "needs a tokenizer: choose 'word' or 'sentence'"
-    yield lambda: TextExplainer(len, absent="mask"), "needs a tokenizer: choose 'drop'"
+    yield lambda: TextExplainer(len, baselines="mask"), "needs a tokenizer: choose 'drop'"
     yield lambda: TextExplainer(len, output="logits"), "let the function return"
     yield lambda: TextExplainer(len, players="letters"), "players are 'token', 'word', 'sentence'"
-    yield lambda: TextExplainer(len, absent=3), "absent is 'mask', 'pad', 'drop' or a text"
+    yield lambda: TextExplainer(len, baselines=3), "baselines are 'mask', 'pad', 'drop' or a text"
     yield lambda: TextExplainer(len, method="gradient"), "texts are explained by 'auto'"
     yield lambda: TextExplainer(len, method="guess"), "there is no method 'guess'"
     yield lambda: TextExplainer(len, object()), "a function takes texts"
@@ -524,8 +572,8 @@ def cases():
     yield lambda: plain("a b", target="good"), "'good': output_names are not known; give them as output_names=[…]"
     yield lambda: own("a b", target="best"), "there is no output 'best': output_names are "
     yield lambda: own("a b", target=7), "target 7 does not fit"
-    yield lambda: own("a b", max_evaluations=0), "max_evaluations must be at least 1"
-    yield lambda: own("a b", tolerance=-1), "tolerance must be positive"
+    yield lambda: TextExplainer(len, max_evaluations=0), "max_evaluations must be at least 1"
+    yield lambda: TextExplainer(len, tolerance=-1), "tolerance must be positive"
     yield lambda: TextExplainer(model, tokenizer, output="hidden")("a b"), "no 'hidden', but logits"
     yield lambda: TextExplainer(lambda texts: torch.zeros(len(texts), 2, 3))("a b"), "one row of outputs for each text"
     yield lambda: TextExplainer(lambda texts: [0] * len(texts))("a b"), "must return a tensor"
@@ -533,7 +581,7 @@ def cases():
     yield lambda: plain.continuation("a", "b"), "a continuation needs a language model"
     yield lambda: own.continuation("a", ""), "the continuation has no tokens"
     yield lambda: own.continuation("a b", "c"), "are no language model's"
-    yield lambda: TextExplainer(model, tokenizer, absent="a " * 300)("a b c"), "or absent='drop'"
+    yield lambda: TextExplainer(model, tokenizer, baselines="a " * 300)("a b c"), "or baselines='drop'"
     yield lambda: TextExplainer(classifier("bert", tokenizer).train(), tokenizer)("a b"), "call model.eval"
     longest = language_model(tokenizer, longest=8)
     yield lambda: TextExplainer(longest, tokenizer).continuation("a b c d e", "f g h"), "and the model takes 8"
@@ -549,6 +597,6 @@ def test_bad_arguments(call, message):
 
 def test_the_package_does_not_import_transformers():
     """Whoever has a model of theirs has imported them."""
-    files = list(Path(coalitions.__file__).parent.glob("*.py"))
-    assert len(files) > 5
+    files = list(Path(token_model.__file__).parent.glob("*.py"))
+    assert len(files) > 4
     assert not any(re.search(r"(import|from) (transformers|tokenizers)", file.read_text()) for file in files)

@@ -94,7 +94,7 @@ def test_values_are_those_of_a_text_explainer(here, language, players, absent):
     tokenizer, model = language
     how = ["--players", players, "--absent", absent, "--target", "1", "--max-evaluations", "64"]
     table = done("language", "reviews.csv", *how, "--chunk", "3")
-    expected = TextExplainer(model, tokenizer, players=players, absent=absent)(TEXTS, target=1, max_evaluations=64)
+    expected = TextExplainer(model, tokenizer, players=players, baselines=absent, max_evaluations=64)(TEXTS, target=1)
     assert list(table)[:4] == ["id", "target", "prediction", "base_value"]
     assert list(table)[4:] == ["pieces", "values", "sd", "gap", "method", "evaluations"]
     for i, text in enumerate(TEXTS):
@@ -115,8 +115,8 @@ def test_what_is_sampled_follows_the_seed(here, language):
     result = dasp("explain", "language", "long.csv", "--text", "review", "-o", "out.parquet", *options, "--seed", "3")
     assert "1 of 1 rows did not reach --tolerance 1e-09" in result.out
     table = pd.read_parquet("out.parquet")
-    explainer = TextExplainer(language[1], language[0], seed=3, batch_size=7)
-    expected = explainer(LONG, target="predicted", max_evaluations=120, tolerance=1e-9)
+    options_of_explainer = {"max_evaluations": 120, "tolerance": 1e-9, "seed": 3, "batch_size": 7}
+    expected = TextExplainer(language[1], language[0], **options_of_explainer)(LONG, target="predicted")
     np.testing.assert_array_equal(table["values"][0], expected.values)
     assert (table["method"][0], table["sd"][0].min() > 0) == ("BayesianShapley", True)
     assert (done("language", "long.csv", *options)["values"][0] != table["values"][0]).any()

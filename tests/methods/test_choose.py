@@ -139,14 +139,8 @@ def test_exact_values_are_those_of_exact():
     from dasp import Explainer  # noqa: PLC0415
 
     model, x = nn.Sequential(nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 1)).eval(), torch.rand(3, 10)
-    explainer = Explainer(model)
-    result = explainer.attribute(x)
-    assert explainer.method == "exact_shapley"
+    result = Explainer(model).attribute(x)
+    assert result.method == "exact_shapley"
     torch.testing.assert_close(result.values, ExactShapley(model).attribute(x))
     assert result.std.eq(0).all()
-    assert explainer.settled() == {
-        "method": "exact_shapley",
-        "tolerance": None,
-        "max_evaluations": None,
-        "max_seconds": None,
-    }
+    assert result.settings == {"method": "exact_shapley", "tolerance": None, "max_evaluations": None, "max_seconds": None}

@@ -1,11 +1,11 @@
-"""What people have (models, tables, arrays) explained, as what SHAP's plots take."""
+"""Explainers that take what people have (models, tables, arrays, texts) and give what SHAP's plots take."""
 
 from dasp.explainer.explainer import Explainer
-from dasp.explainer.result import Attributed
+from dasp.explainer.explanation import Attributions
 from dasp.explainer.text import TextExplainer
 
 __all__ = [
-    "Attributed",
+    "Attributions",
     "Explainer",
     "TextExplainer",
 ]

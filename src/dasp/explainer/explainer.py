@@ -1,11 +1,13 @@
-"""Explain my model and my rows: one class that takes what people have and gives what SHAP's plots take."""
+"""`Explainer` explains the rows of a model: it takes what people have, and gives what SHAP's plots take."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
+from inspect import signature
 from threading import RLock
 from typing import Any
 
@@ -14,26 +16,24 @@ import torch
 from captum.attr import Attribution
 from torch import nn
 
+from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
-from dasp.explainer.encoding import Encoder
-from dasp.explainer.inputs import Inputs
-from dasp.explainer.misfit import misfit
-from dasp.explainer.raw_tables import RawTables
-from dasp.explainer.result import Attributed, unbalanced_rows
-from dasp.explainer.rows import Rows, device_of, input_dtype
+from dasp.explainer.encoders import Encoder
+from dasp.explainer.explanation import Attributions, unbalanced_rows
+from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, device_of, input_dtype, misfit
 from dasp.games.game import Game
 from dasp.games.request import Request, output_number
-from dasp.methods import METHODS, Method, find
-from dasp.methods.choose import Budget, Pace, choose
+from dasp.methods import METHODS, Method, MethodOnModel, find
+from dasp.methods.choose import Budget, Choice, Pace, choose
 from dasp.propagation.forward import Output, forward_of
 
-__all__ = ["Attributed", "Explainer"]
+__all__ = ["Explainer"]
 
 log = logging.getLogger("dasp")
 
-_OWN: Any = object()  # stands for the target of the constructor
+_ASKED = "it was asked for"
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it goes by the time that the model takes
 _DRAWING = RLock()  # as all threads have torch's own generator together
@@ -45,31 +45,34 @@ class Explainer:
     Args:
         model: a module in evaluation mode, an `ExportedProgram`, a scikit-learn MLP (explained by its logits) or a
             pipeline that ends in one, a Keras model on the torch backend, or any function of tensors.
-        background: what an absent feature is: rows (an array, DataFrame or tensor) to average over. One row is a
-            baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
+        background: rows (an array, DataFrame or tensor) that stand for absent features, and are averaged over. One row
+            is a baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
+        baselines: instead of a background, what an absent feature is, as in Captum: a number, a row, or a row for each
+            row. Zeros by default.
+        players: who the players are, as a short text: "block:8", "superpixel:60", "window:25", … (see
+            `dasp.players.named`); or a function from rows to masks, which is called once a call. By default every
+            entry of a row is a player.
+        feature_mask: instead, integers that broadcast to a row; entries with the same number are one player. Of
+            images, each may have a mask of its own. `dasp.players` makes masks.
+        feature_names: names of the columns, if `background` and X do not tell; or of the players.
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
             Automatically, by timing the model (see `dasp.methods.choose`): exact values where all coalitions are
             quickly evaluated, else `BayesianShapley`, on a prior of `GradientDASP` where that pays. Every answer has
-            standard deviations. A method that is named is taken or refused.
+            standard deviations. A method that is named is taken or refused. An `Attribution` of Captum's (or of ours)
+            that was made for the model is taken as it is, and called by the name of its class.
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
             row's largest, or None for all.
-        baselines: instead of a background, as in Captum: a number, a row, or a row for each row. Zeros by default.
-        feature_mask: integers that broadcast to a row; entries with the same number are one player. Of images, each
-            may have a mask of its own. `dasp.players` makes masks.
-        players: instead, a short text: "block:8", "superpixel:60", "window:25", … (see `dasp.players.named`), or a
-            function from rows to masks.
-        feature_names: of the columns, if `background` and X do not tell; or of the players.
-        output_names: of all outputs.
+        output: the result of the model to explain, if it returns several: a name or an index.
+        output_names: names of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
             (where the method is "gradient": until the completeness gap is). Automatically 0.01, less for many players.
-        max_evaluations: how many coalitions to evaluate per row, at most. Automatically 2,048.
-        max_seconds: instead, how many seconds a row may take; for "auto" only, by timing the model.
+        max_evaluations: the largest number of coalitions to evaluate for a row. Automatically 2,048.
+        max_seconds: instead, the seconds that a row may take; for "auto" only, which times the model.
         error_bars: insist on standard deviations: refuse a named method that knows none.
         batch_size: the most rows for the model at once, to save memory.
-        device: where to compute; the model is moved there. Where it is by default.
+        device: where to compute; the model is moved there. By default it stays where it is.
         seed: for everything that is sampled. Rows do not depend on the rows beside them.
         show_progress: show a progress bar.
-        output: which of the model's results, if it returns several: a name or an index.
         mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
             background and baselines are on the scale of x.
         encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
@@ -79,12 +82,13 @@ class Explainer:
     A model with several inputs takes a tuple of them, or a dictionary by keyword; what else is given for each input
     (`background`, `baselines`, `feature_mask`, `feature_names`) is then so, too.
 
-    `method` and `reason` say, from the first call on, which method was taken and why; so does the log, "dasp".
+    `method` and `reason` of an explanation say which method was taken and why; so does the log, "dasp". The explainer
+    itself does not change, and threads may share it. `TextExplainer` has the same options, as far as texts have them.
 
     >>> model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
-    >>> explainer = Explainer(model, background=torch.zeros(1, 6))
-    >>> explainer(torch.ones(4, 6)).shape, explainer.method
-    ((4, 6, 3), 'Exact')
+    >>> explanation = Explainer(model, background=torch.zeros(1, 6))(torch.ones(4, 6))
+    >>> explanation.shape, explanation.reason
+    ((4, 6, 3), '6 players have only 64 coalitions')
     >>> Explainer(model).attribute(torch.ones(4, 6), target=1).std.shape
     torch.Size([4, 6])
     """
@@ -94,11 +98,13 @@ class Explainer:
         model: Any,
         background: Any = None,
         *,
-        method: str = "auto",
-        target: Any = None,
         baselines: Any = None,
+        players: Any = None,
         feature_mask: Any = None,
         feature_names: Any = None,
+        method: str | Attribution = "auto",
+        target: Any = None,
+        output: Output = None,
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
         max_evaluations: int | None = None,
@@ -108,20 +114,14 @@ class Explainer:
         device: torch.device | str | None = None,
         seed: int = 0,
         show_progress: bool = False,
-        output: Output = None,
-        players: Any = None,
         mean: Any = None,
         std: Any = None,
         encoder: Any = None,
     ) -> None:
-        self.automatic = method == "auto"
-        self.method = method if self.automatic else find(method)
-        self.reason = "nothing was explained yet" if self.automatic else "it was asked for"
-        self.ground = self.reason  # the same without times, which differ every time
-        self.wanted = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
+        self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         if encoder is None:
             encoder, model = encoder_and_network(model)
-        self.model = converted(model)
+        self.model = own = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
@@ -137,7 +137,7 @@ class Explainer:
         if mean is not None or std is not None:
             self.model, channels = normalized(self.model, mean, std, input_dtype(self.model), self.device)
         if encoder is None:
-            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, channels=channels)
+            self.inputs = Inputs(self.model, self.device, columns, **given, players=players, normalized=channels)
         else:
             if channels is not None or players is not None:
                 raise BadInput("an encoder goes with raw columns as players, and without mean and std")
@@ -145,12 +145,34 @@ class Explainer:
             self.model = self.inputs.model
         if output is not None:
             self.model = forward_of(self.model, output)
-        self._chosen: dict[tuple[int, int], _Chosen] = {}  # by the number of players and of outputs
-        self._methods: dict[str, Attribution] = {}
+        self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
+        self._made: dict[str, Attribution] = {}
+        self._methods = METHODS
+        if isinstance(method, Attribution):
+            method = self._take(method, own)
+        self.requested_method = method if method == "auto" or method in self._made else find(method)
 
-    def __call__(self, X: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Any:  # noqa: N803 (everybody's name for rows)
-        """The rows of an array, DataFrame or tensor explained, as a `shap.Explanation` with `values`, `base_values`,
-        `data`, `feature_names`, `output_names` and, where there is one, `error_std`.
+    def _take(self, method: Attribution, own: Any) -> str:
+        """Take a method that was made for the user's own model, and return its name."""
+        name = type(getattr(method, "method", method)).__name__  # of Captum's own, if options were set beside it
+        if method.forward_func is not own:
+            raise BadInput(
+                f"the {name} was made for another model than the one that is explained: make it for the module or "
+                "function that you give here"
+            )
+        if own is not self.model:  # but for what is around it
+            if isinstance(method, PlayerMethod) and not isinstance(method, MethodOnModel):
+                raise BadInput(f"with mean, std, encoder or output, {name} is given by its name, not as an object")
+            method = _for_model(method, own, self.model)
+        draws = any("samples" in option for option in signature(method.attribute).parameters)
+        self._made[name] = method
+        self._methods = {**METHODS, name: Method(name, lambda _: method, row_by_row=draws)}
+        return name
+
+    def __call__(self, X: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Any:  # noqa: N803 (everybody's name for rows)
+        """Explain the rows of an array, DataFrame or tensor as a `shap.Explanation` with `values`, `base_values`,
+        `data`, `feature_names`, `output_names` and, where there is one, `error_std`; its `method` was taken for its
+        `reason`.
 
         Values are (rows, *features), with all outputs (rows, *features, outputs). Groups of `feature_mask` are one
         column each, so that values sum to what they explain. Images of 1, 3 or 4 channels come with the channels last,
@@ -164,59 +186,50 @@ class Explainer:
         result = self._explained(parts, target, additional_forward_args)
         return self.inputs.explanations(result, parts, self.output_names)
 
-    def attribute(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Attributed:
-        """The rows explained, as tensors; needs no shap."""
+    def attribute(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Attributions:
+        """Explain rows as `Attributions`, which are tensors; this needs no shap."""
         return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
 
-    def _explained(self, rows: dict[Any, Rows], target: Any, extra: Any) -> Attributed:
+    def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
         request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
         result = self.run(request)
-        if self.automatic and self.wanted.tolerance is None:
+        if self.requested_method == "auto" and self.budget.tolerance is None:
             result = replace(result, missed=None)  # the tolerance was ours; standard deviations say what was reached
-        result.warn(self.wanted.tolerance)
-        return self.inputs.answered(result)
+        result.warn(self.budget.tolerance)
+        return self.inputs.in_given_shape(result)
 
-    def prepare(self, x: Any, target: Any = _OWN, additional_forward_args: Any = None) -> Request:
-        """The rows and what is asked of them, checked; prediction and base are evaluated here, and only here."""
+    def prepare(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Request:
+        """Check rows and what is asked of them; prediction and base are evaluated here, and only here."""
         return self._prepared(self.inputs.rows(x, "x"), target, additional_forward_args)
 
-    def _prepared(self, rows: dict[Any, Rows], target: Any, extra: Any) -> Request:
-        target = self._output(self.target if target is _OWN else target)
+    def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Request:
+        target = self._output(self.target if target is OWN_TARGET else target)
         arguments = self.inputs.arguments(rows, target, extra)
         try:
-            return Request.of(self.model, arguments, at_once=self.wanted.batch_size)
+            return Request.of(self.model, arguments, at_once=self.budget.batch_size)
         except (RuntimeError, IndexError, TypeError) as error:
-            if told := misfit(error, self.model, arguments.inputs):
-                raise BadInput(told) from error
+            if why := misfit(error, self.model, arguments.inputs):
+                raise BadInput(why) from error
             raise
 
-    def run(self, request: Request) -> Attributed:
-        """The rows explained, by the method that suits them."""
+    def run(self, request: Request) -> Attributions:
+        """Explain the rows of a request by the method that suits them."""
         if len(request.games) > 1:  # each row has players of its own
-            return Attributed.cat([self.run(part) for part in request.apart()])
+            return Attributions.cat([self.run(part) for part in request.apart()])
         (game,) = request.games
-        chosen = self._choice(request)
-        options = chosen.wanted.options(METHODS[chosen.name], game)
-        size = self._rows_at_once(METHODS[chosen.name], game)
+        choice = self._choice(request)
+        entry = self._methods[choice.method]
+        options = choice.budget.options(entry, game)
+        size = self._rows_at_once(entry, game)
         parts = []
         for start in range(0, game.rows, size):
             part = request if size >= game.rows else request.rows_of(slice(start, start + size))
             try:
-                parts.append(self._attributed(chosen.name, options, part))
+                parts.append(self._attributed(choice, options, part))
             except OverflowingRows as error:
                 raise error.after(start) from error
-        return Attributed.cat(parts)
-
-    def settled(self) -> dict[str, Any]:
-        """What was chosen last, as options of an `Explainer` that needs to choose no more."""
-        if not self._chosen:
-            return {}
-        *_, chosen = self._chosen.values()
-        return {
-            "method": chosen.name, "tolerance": chosen.wanted.tolerance,
-            "max_evaluations": chosen.wanted.max_evaluations, "max_seconds": chosen.wanted.max_seconds,
-        }  # fmt: skip
+        return Attributions.cat(parts)
 
     def _rows_at_once(self, entry: Method, game: Game) -> int:
         if entry.row_by_row:
@@ -224,61 +237,65 @@ class Explainer:
         size = game.rows
         if len(game.baselines) > 1:  # moments are those of every row beside every row of the background
             size = max(1, min(size, _MOST_ENTRIES // (len(game.baselines) * sum(x[0].numel() for x in game.on))))
-        if self.wanted.batch_size is not None and "internal_batch_size" not in entry.takes:
-            size = min(size, self.wanted.batch_size)
+        if self.budget.batch_size is not None and "internal_batch_size" not in entry.takes:
+            size = min(size, self.budget.batch_size)
         return size
 
-    def _attributed(self, name: str, options: dict[str, Any], request: Request) -> Attributed:
+    def _attributed(self, choice: Choice, options: dict[str, Any], request: Request) -> Attributions:
         (game,), (select,) = request.games, request.selections
-        with _seeded(self.wanted.seed) if METHODS[name].row_by_row else nullcontext():
-            estimate = estimated(self._methods[name], request, **options)
+        made, entry = self._made[choice.method], self._methods[choice.method]
+        with _seeded(self.budget.seed) if entry.row_by_row else nullcontext():
+            estimate = estimated(made, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
         gap = request.gaps(values)
-        return Attributed(
+        return Attributions(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
-            select.chosen, name, estimate.missed, unbalanced_rows(values[0], gap) if METHODS[name].propagates else 0,
-            estimate.evaluations,
+            select.chosen, (choice,) * game.rows, estimate.missed,
+            unbalanced_rows(values[0], gap) if entry.propagates else 0, estimate.evaluations,
         )  # fmt: skip
 
     def _output(self, target: Any) -> Any:
-        """The number of an output by its name, and numbers as Captum takes them."""
+        """Return the number of an output by its name, and numbers as Captum takes them."""
         if not isinstance(target, str):
             return target.tolist() if isinstance(target, (np.ndarray, np.generic)) else target
         return output_number(target, self.output_names)
 
-    def _choice(self, request: Request) -> _Chosen:
-        """The method for a request; the same for all with as many players and outputs."""
+    def _choice(self, request: Request) -> Choice:
+        """Return the method for a request, which is the same for all with as many players and outputs."""
         game = (request.players, request.full[0].numel())
         with _CHOOSING:
-            if game not in self._chosen:
-                chosen = _Chosen(self.method, self.reason, self.wanted)
-                if self.automatic:
-                    choice = choose(request, lambda: Pace.of(request, self.model, self.wanted.batch_size), self.wanted)
-                    level, name = logging.WARNING if choice.obstacle else logging.INFO, METHODS[choice.method].name
-                    log.log(level, "%s: %s", name, choice.full_reason)
-                    chosen = _Chosen(choice.method, choice.full_reason, choice.budget, choice.reason)
-                if chosen.name not in self._methods:
-                    self._methods[chosen.name] = METHODS[chosen.name].make(self.model)  # type: ignore[arg-type]
-                self._chosen[game] = chosen
-            chosen = self._chosen[game]
-            self.method, self.reason, self.ground = chosen.name, chosen.reason, chosen.ground or chosen.reason
-            return chosen
+            if game not in self._choices:
+                choice = Choice(self.requested_method, _ASKED, self.budget)
+                if self.requested_method == "auto":
+                    choice = choose(request, lambda: Pace.of(request, self.model, self.budget.batch_size), self.budget)
+                    level = logging.WARNING if choice.obstacle else logging.INFO
+                    log.log(level, "%s: %s", METHODS[choice.method].name, choice.full_reason)
+                if choice.method not in self._made:
+                    self._made[choice.method] = self._methods[choice.method].make(self.model)  # type: ignore[arg-type]
+                self._choices[game] = choice
+            return self._choices[game]
+
+
+def _for_model(method: Attribution, own: Any, model: Any) -> Attribution:
+    """Return a method of Captum's for another model than its own; also of a method that it rests on."""
+    result = copy(method)
+    for name, value in vars(method).items():
+        if value is own:
+            setattr(result, name, model)
+        elif isinstance(value, Attribution):
+            setattr(result, name, _for_model(value, own, model))
+    return result
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """With torch's own generator begun anew, for one thread at a time."""
+    """Begin torch's own generator and NumPy's anew, as methods of Captum's draw from both; for one thread at a time."""
     with _DRAWING, torch.random.fork_rng(devices=[]):
+        state = np.random.get_state()  # noqa: NPY002
         torch.default_generator.manual_seed(seed)
-        yield
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """A method of `METHODS` that was chosen, why, and what is wanted of it."""
-
-    name: str
-    reason: str
-    wanted: Budget
-    ground: str = ""  # the reason without the times that were measured
+        np.random.seed(seed)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002

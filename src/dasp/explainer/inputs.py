@@ -1,34 +1,128 @@
-"""The inputs of a model as people have them: one table or array, a tuple of them, or a dictionary by keyword."""
+"""The inputs of a model as people have them: a table, array or tensor, a tuple of them, or a dictionary by keyword.
+
+`Inputs` knows of each input which numbers it is made of, what its absent features are, who its players are, and its
+names. It reads what a call is given as `ModelRows`: tensors of the model's dtype, with the players, which are decided
+here and once a call. `RawTables` does the same for tables with text, categories and missing values, which an encoder
+makes numbers of. `misfit` says in plain words why rows do not fit a model, where torch speaks of matrices.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map_only
 
 from dasp.errors import BadInput
-from dasp.explainer.misfit import what_zero_is
-from dasp.explainer.result import Attributed
-from dasp.explainer.rows import Rows, input_dtype, one_by_one, takes_integers, together
-from dasp.explainer.shap_format import explanation, is_image
+from dasp.explainer.encoders import Encoder, ValueNumbers
+from dasp.explainer.explanation import Attributions, is_image, shap_explanation
 from dasp.games.arguments import Arguments
 from dasp.players import named
+from dasp.propagation.forward import innermost
 
-__all__ = ["Inputs"]
+__all__ = [
+    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "device_of", "far_from_zero", "input_dtype", "misfit",
+    "takes_integers", "what_zero_is",
+]  # fmt: skip
 
 log = logging.getLogger("dasp")
 
+OWN_TARGET: Any = object()  # stands for the target that an explainer was made with
+MISSING = "missing"  # the baselines of columns that an encoder fills in
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
+_FAR = 3  # from zero: further than the mean of some rows of standardised columns
+_Convolution = nn.modules.conv._ConvNd
+
+
+@dataclass(frozen=True)
+class ModelRows:
+    """Rows of one input: the numbers as they were given and as the model takes them, the names of the columns, and the
+    players."""
+
+    data: np.ndarray
+    tensor: Tensor
+    names: list[str] | None = None
+    feature_mask: Tensor | None = None  # the player of each entry; None if every entry is one
+
+    @staticmethod
+    def of(
+        given: Any,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        *,
+        integers: bool = False,
+        names: Sequence[str] | None = None,
+        what: str = "X",
+    ) -> ModelRows:
+        """Read a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
+        except in tensors and if the model takes `integers`. The columns of a table are put in the order of `names`.
+        Errors call the rows by the name `what`.
+
+        >>> ModelRows.of(np.array([[1, 2]]), torch.float32).tensor
+        tensor([[1., 2.]])
+        """
+        own = None
+        if isinstance(given, Tensor):
+            tensor = given.detach()
+            data, integers = _numpy(tensor), True
+        else:
+            if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+                given, own = _columns(given, names, what)
+            data = _array(given, what)
+            tensor = torch.from_numpy(data)
+        if data.ndim < 2:
+            raise BadInput(f"{what} has shape {data.shape}: rows of features are needed, {what}[None] for a single one")
+        if integers and not tensor.is_floating_point():
+            dtype = tensor.dtype if isinstance(given, Tensor) else torch.int64
+        return ModelRows(data, tensor.to(device=device, dtype=dtype), own)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """Return a tensor as an array; NumPy knows no bfloat16."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
+
+def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.ndarray, list[str]]:
+    """Return the numbers of a table and the names of its columns, in the order of `names`."""
+    own = [str(name) for name in table.columns]
+    if names is not None and own != list(names):
+        missing, unknown = [name for name in names if name not in own], [name for name in own if name not in names]
+        if missing or unknown or len(own) != len(names):
+            lacks = f" lacks {missing}" if missing else ""
+            has = f" has {unknown}, which nobody knows" if unknown else ""
+            raise BadInput(f"{what}{' and'.join(filter(None, (lacks, has))) or ' has columns twice'}; columns: {names}")
+        table, own = table.iloc[:, [own.index(name) for name in names]], list(names)
+    for name, kind in zip(own, table.dtypes, strict=True):
+        if getattr(kind, "kind", "O") not in "fiub":
+            raise BadInput(f"column {name!r} of {what} has no numbers, but {kind}: encode it as for the model")
+    if all(isinstance(kind, np.dtype) and kind.kind in "iu" for kind in table.dtypes):
+        return table.to_numpy(dtype=np.int64), own
+    if len(set(table.dtypes)) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
+        return table.to_numpy(), own
+    return table.to_numpy(dtype=float, na_value=np.nan), own
+
+
+def _array(given: Any, what: str) -> np.ndarray:
+    try:
+        array = np.array(given)
+    except ValueError as error:
+        raise BadInput(f"{what} cannot be read as an array of numbers: {error}") from error
+    if array.dtype.kind not in "fiub":
+        kind = "text" if array.dtype.kind in "US" else array.dtype
+        raise BadInput(f"{what} must be numbers, not {kind}: encode its columns as for the model")
+    if array.dtype == np.longdouble or not array.dtype.isnative:  # which torch does not know
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return array
 
 
 class Inputs:
-    """What an explainer knows of a model's inputs, each by its key (see `one_by_one`): which numbers they are made of,
-    what absent features are, who the players are, and names."""
+    """A model's inputs as an explainer knows them, by their keys: keywords, numbers, or None for the only input."""
 
     def __init__(
         self,
@@ -41,28 +135,28 @@ class Inputs:
         feature_mask: Any,
         feature_names: Any,
         players: Any = None,
-        channels: int | None = None,
+        normalized: int | None = None,
     ) -> None:
         self.device, self.dtype, self.integers = device, input_dtype(model), takes_integers(model)
-        self.channels = channels  # of a normalisation, which makes whole numbers real ones; 1 if it is for any number
+        self.normalized = normalized  # channels, whose whole numbers become real ones; 1 is for any number of channels
         self.players = named(players) if isinstance(players, str) else players
         if not (players is None or callable(self.players)):
             raise BadInput(f"players are {players!r}: a text like 'superpixel:60', or a function from rows to masks")
         if players is not None and feature_mask is not None:
             raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
-        names = {} if feature_names is None else one_by_one(feature_names)
+        names = {} if feature_names is None else _by_key(feature_names)
         self.names = {key: [str(name) for name in own] for key, own in names.items()}
-        masks = {} if feature_mask is None else one_by_one(feature_mask)
+        masks = {} if feature_mask is None else _by_key(feature_mask)
         self.masks = {key: torch.as_tensor(mask) for key, mask in masks.items()}
         if background is not None and baselines is not None:
             raise BadInput("background and baselines are both given: what an absent feature is comes from one of them")
-        self.averaged = background is not None  # over what absent features are
+        self.averaged = background is not None  # values are averaged over what absent features are
         self.off = self._baselines(baselines) if background is None else self._background(background)
         self._noted = False
 
     def _background(self, background: Any) -> dict[Any, Tensor]:
-        parts = self.rows(background, "background")
+        parts = self._read(background, "background")
         for key, rows in parts.items():
             if not len(rows.tensor):
                 raise BadInput("the background has no rows")
@@ -75,7 +169,7 @@ class Inputs:
         return {key: rows.tensor for key, rows in parts.items()}
 
     def _baselines(self, baselines: Any) -> dict[Any, Any]:
-        found = one_by_one(baselines)
+        found = _by_key(baselines)
         for key, given in found.items():
             if given is not None and not isinstance(given, (int, float)):
                 found[key] = self._baseline(given, key)
@@ -85,49 +179,54 @@ class Inputs:
         if hasattr(given, "to_frame"):  # a row of a table
             given = given.to_frame().T
         if hasattr(given, "columns"):
-            return Rows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines").tensor
+            return ModelRows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines").tensor
         tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
         return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
 
-    def rows(self, given: Any, what: str) -> dict[Any, Rows]:
-        """The rows of each input."""
+    def rows(self, given: Any, what: str) -> dict[Any, ModelRows]:
+        """Return the rows of each input, with their players. A function of the user's that makes players is called here
+        and nowhere else, so that a call has one set of players, also if the function is slow or random."""
+        found = self._read(given, what)
+        if self.players is None:
+            if unknown := [key for key in self.masks if key not in found]:
+                raise BadInput(f"feature_mask is for {_inputs(unknown)}, and {what} has {_inputs(list(found))}")
+            return {key: replace(rows, feature_mask=self.masks.get(key)) for key, rows in found.items()}
+        if None not in found:
+            raise BadInput("players are named for one input only: for several, give a feature_mask for each")
+        mask = torch.as_tensor(self.players(found[None].tensor))
+        return {None: replace(found[None], feature_mask=mask)}
+
+    def _read(self, given: Any, what: str) -> dict[Any, ModelRows]:
+        """Read the rows of each input."""
         found = {}
-        for key, part in one_by_one(given).items():
+        for key, part in _by_key(given).items():
             name = what if key is None else f"{what}[{key!r}]"
             names = self.columns.get(key) or self._ordered(part, key)
-            rows = Rows.of(part, self.dtype, self.device, integers=self.integers, names=names, what=name)
-            found[key] = rows if self.channels is None else self._to_normalize(rows, key)
+            rows = ModelRows.of(part, self.dtype, self.device, integers=self.integers, names=names, what=name)
+            found[key] = rows if self.normalized is None else self._to_normalize(rows, key)
         return found
 
     def _ordered(self, part: Any, key: Any) -> Sequence[str] | None:
-        """The names that were given, if they are those of a table in another order."""
+        """Return the names that were given, if they are those of a table in another order."""
         own = [str(name) for name in getattr(part, "columns", ())]
         return self.names[key] if own and sorted(own) == sorted(self.names.get(key, ())) else None
 
-    def _to_normalize(self, rows: Rows, key: Any) -> Rows:
+    def _to_normalize(self, rows: ModelRows, key: Any) -> ModelRows:
         if key is not None:
             raise BadInput("mean and std are for one input: let the model normalise several")
         shape = tuple(rows.tensor.shape)
-        if self.channels not in (1, shape[1]):
+        if self.normalized not in (1, shape[1]):
             raise BadInput(
-                f"mean and std have {self.channels} numbers, and rows of shape {shape[1:]} have {shape[1]} channels or "
-                "columns, along their first dimension"
+                f"mean and std have {self.normalized} numbers, and rows of shape {shape[1:]} have {shape[1]} channels "
+                "or columns, along their first dimension"
             )
         return replace(rows, tensor=rows.tensor.to(self.dtype))
 
-    def _masks(self, parts: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """The players of rows: those that were given, or as they are named."""
-        if self.players is None:
-            return self.masks
-        if None not in parts:
-            raise BadInput("players are named for one input only: for several, give a feature_mask for each")
-        return {None: self.players(parts[None])}
-
-    def arguments(self, given: dict[Any, Rows], target: Any, extra: Any) -> Arguments:
-        """The arguments of an `attribute` call for rows, checked."""
+    def arguments(self, given: dict[Any, ModelRows], target: Any, extra: Any) -> Arguments:
+        """Return the checked arguments of an `attribute` call for rows."""
         parts = {key: rows.tensor for key, rows in given.items()}
         absent = self._absent(parts)
-        masks = self._masks(parts)
+        masks = _masks(given)
         for key, part in parts.items():
             if isinstance(target, list) and len(target) != len(part):
                 raise BadInput(f"there are {len(target)} targets for {len(part)} rows")
@@ -139,12 +238,12 @@ class Inputs:
                 raise BadInput(
                     f"feature_mask has {len(mask)} rows: columns of an explanation are the same for all rows"
                 )
-        extra = tree_map_only(Tensor, lambda given: given.to(self.device), extra)
-        players = together(masks) if masks else None
-        return Arguments(together(parts), together(absent), target, extra, players, self.averaged)
+        extra = tree_map_only(Tensor, lambda x: x.to(self.device), extra)
+        players = _together(masks) if masks else None
+        return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged)
 
     def _absent(self, parts: dict[Any, Tensor]) -> dict[Any, Any]:
-        """What absent features are; a tuple of numbers is a number for each of several inputs, or else one row."""
+        """Return what absent features are; a tuple of numbers has one for each of several inputs, or is one row."""
         only = self.off.get(None)
         if None in parts or not isinstance(only, Tensor) or only.shape != (len(parts),):
             return self.off
@@ -158,24 +257,35 @@ class Inputs:
             log.warning(note)
             self._noted = True
 
-    def answered(self, result: Attributed) -> Attributed:
-        """The result in the shape of the inputs as they were given."""
+    def in_given_shape(self, result: Attributions) -> Attributions:
+        """Return the result in the shape of the inputs as they were given."""
         return result
 
-    def explanations(self, result: Attributed, parts: dict[Any, Rows], output_names: Sequence[str] | None) -> Any:
-        """The result as a `shap.Explanation` for each input."""
-        masks = self._masks({key: rows.tensor for key, rows in parts.items()})
-        _check_apart(masks)
-        values, std = one_by_one(result.values), one_by_one(result.std)
+    def explanations(
+        self, result: Attributions, parts: dict[Any, ModelRows], output_names: Sequence[str] | None
+    ) -> Any:
+        """Return the result as a `shap.Explanation` for each input."""
+        _check_disjoint(_masks(parts))
+        values, std = _by_key(result.values), _by_key(result.std)
         found = {}
         for key, rows in parts.items():
             own = replace(result, values=values[key], std=std.get(key))
             names = self.names.get(key) or rows.names or self.columns.get(key)
-            found[key] = explanation(own, rows.data, masks.get(key), names, output_names)
-        return together(found)
+            found[key] = shap_explanation(own, rows.data, rows.feature_mask, names, output_names)
+        return _together(found)
 
 
-def _check_apart(masks: dict[Any, Tensor]) -> None:
+def _masks(parts: dict[Any, ModelRows]) -> dict[Any, Tensor]:
+    """Return the feature masks of those inputs that have one."""
+    return {key: rows.feature_mask for key, rows in parts.items() if rows.feature_mask is not None}
+
+
+def _inputs(keys: list[Any]) -> str:
+    """Return the inputs of these keys in words."""
+    return "one input" if keys == [None] else f"the inputs {', '.join(map(repr, keys))}"
+
+
+def _check_disjoint(masks: dict[Any, Tensor]) -> None:
     """Refuse players with entries in several inputs, as each of these has an explanation of its own."""
     seen: set[int] = set()
     for mask in masks.values():
@@ -186,3 +296,216 @@ def _check_apart(masks: dict[Any, Tensor]) -> None:
                 "every input numbers of its own, or take `attribute`"
             )
         seen |= own
+
+
+class RawTables(Inputs):
+    """The inputs of a model behind an encoder; see `dasp.explainer.encoders`. The players are the raw columns, or
+    groups of them; `model` is what takes the tensors that are made here."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        model: Callable[..., Any],
+        device: torch.device | str | None,
+        *,
+        background: Any,
+        baselines: Any,
+        feature_mask: Any,
+        feature_names: Any,
+    ) -> None:
+        self.encoder = encoder
+        self.numbers = ValueNumbers() if encoder.owners is None else None
+        if (background is None) == (not isinstance(baselines, str) or baselines != MISSING):
+            raise BadInput(
+                "with an encoder, say what an absent column is: either background=rows of the table, or "
+                f"baselines={MISSING!r} if the encoder fills in missing values"
+            )
+        super().__init__(
+            model, device, encoder.columns, background=background, baselines=None, feature_mask=None,
+            feature_names=feature_names,
+        )  # fmt: skip
+        if background is None:
+            self.off = {None: self._missing()}
+        self.groups = self._groups(feature_mask)  # of the raw columns
+        if encoder.owners is not None:
+            self.masks = {None: self.groups[torch.tensor(encoder.owners)]}
+        elif feature_mask is not None:
+            self.masks = {None: self.groups}
+        self.model = model if self.numbers is None else self.numbers.model(encoder, model, self.dtype)
+
+    def _missing(self) -> Tensor:
+        row = self.encoder.missing()
+        encoded = self.encoder.encoded(row, "a row of missing values")
+        if not np.isfinite(encoded).all():
+            where = int(np.flatnonzero(~np.isfinite(encoded[0]))[0])
+            owner = (
+                "a column" if self.encoder.owners is None else repr(self.encoder.columns[self.encoder.owners[where]])
+            )
+            raise BadInput(
+                f"a missing value of {owner} stays missing behind the encoder: put a SimpleImputer in it, or give a "
+                "background"
+            )
+        return self._tensor(row, encoded, typed=False)
+
+    def _groups(self, feature_mask: Any) -> Tensor:
+        columns = len(self.encoder.columns)
+        groups = torch.arange(columns) if feature_mask is None else torch.as_tensor(feature_mask).flatten()
+        if groups.shape != (columns,):
+            raise BadInput(f"feature_mask has {groups.numel()} numbers, and the encoder takes {columns} raw columns")
+        return groups
+
+    def _tensor(self, table: Any, encoded: np.ndarray, *, typed: bool = True) -> Tensor:
+        """Return what the model takes for a table: its encoded numbers, or the numbers of its values."""
+        if self.numbers is not None:
+            return self.numbers.of(table, typed=typed).to(self.device)
+        whole = self.integers and bool((encoded == np.round(encoded)).all())
+        return torch.from_numpy(encoded).to(self.device, torch.int64 if whole else self.dtype)
+
+    def _read(self, given: Any, what: str) -> dict[Any, ModelRows]:
+        """Read the rows of a raw table. It is always encoded, which says what cannot be."""
+        table = self.encoder.table(given.cpu().numpy() if isinstance(given, Tensor) else given, what)
+        tensor = self._tensor(table, self.encoder.encoded(table, what))
+        return {None: ModelRows(table.to_numpy(dtype=object), tensor, self.encoder.columns)}
+
+    def note_zeros(self, tensors: tuple[Tensor, ...]) -> None:
+        """Say nothing: what an absent column is was given."""
+
+    def in_given_shape(self, result: Attributions) -> Attributions:
+        """Return the result with a value for each raw column, in place of those for the numbers made of them."""
+        if self.encoder.owners is None:
+            return result
+        groups = self.groups.numpy()
+        made = groups[np.array(self.encoder.owners)]
+        firsts = [np.flatnonzero(made == group)[:1] for group in groups]
+
+        def by_column(part: Tensor | None) -> Any:
+            if part is None:
+                return None
+            parts = [part[..., int(at[0])] if len(at) else torch.zeros_like(part[..., 0]) for at in firsts]
+            return torch.stack(parts, -1)
+
+        return replace(result, values=by_column(result.values), std=by_column(result.std))
+
+    def explanations(
+        self, result: Attributions, parts: dict[Any, ModelRows], output_names: Sequence[str] | None
+    ) -> Any:
+        """Return the result as a `shap.Explanation` of the raw table."""
+        (rows,) = parts.values()
+        mask = None if len(self.groups.unique()) == len(self.groups) else self.groups
+        names = self.names.get(None) or self.encoder.columns
+        return shap_explanation(result, rows.data, mask, names, output_names)
+
+
+def _by_key(inputs: Any) -> dict[Any, Any]:
+    """Return the inputs of a model by their keys: keywords of a dictionary, numbers of a tuple, None of the only input.
+    A tuple of numbers or names is one row."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    several = isinstance(inputs, tuple) and not all(isinstance(x, (int, float, str)) for x in inputs)
+    return dict(enumerate(inputs)) if several else {None: inputs}
+
+
+def _together(parts: dict[Any, Any]) -> Any:
+    """Return inputs by their keys as they were given, which undoes `_by_key`.
+
+    >>> _together({0: "first", 1: "second"}), _together({None: "only"}), _together({"x": 1})
+    (('first', 'second'), 'only', {'x': 1})
+    """
+    if None in parts:
+        return parts[None]
+    return parts if all(isinstance(key, str) for key in parts) else tuple(parts.values())
+
+
+def misfit(error: Exception, model: Any, x: Any) -> str:
+    """Return what is wrong with rows on which a model fails with an error; "" if that cannot be told.
+
+    >>> misfit(RuntimeError("mat1 and mat2 …"), nn.Linear(4, 1), torch.ones(2, 5)).partition(":")[0]
+    'the rows have 5 columns, and the model takes 4'
+    """
+    own = innermost(model)
+    if not isinstance(x, Tensor) or not isinstance(own, nn.Module):
+        return ""
+    looks_up = takes_integers(own)
+    if x.is_floating_point() == looks_up and re.search("dtype|scalar type|Input type", str(error)):
+        wanted = "whole numbers, x.long()" if looks_up else "floating-point numbers, x.float()"
+        computes = "looks its inputs up in an embedding" if looks_up else f"computes in {input_dtype(own)}"
+        return f"the rows have dtype {x.dtype}, and the model {computes}: give it {wanted}"
+    first = next((m for m in own.modules() if isinstance(m, (nn.Linear, _Convolution, nn.RNNBase))), None)
+    if isinstance(first, _Convolution):
+        return _misfit_of_channels(x, first)
+    size = first.in_features if isinstance(first, nn.Linear) else getattr(first, "input_size", None)
+    if looks_up or size is None or size in (x.shape[-1], x[0].numel()):
+        return ""
+    if x.dim() > 2:
+        return (
+            f"the rows have the shape {tuple(x.shape[1:])}, and the model takes {size} numbers along the last dimension"
+        )
+    hint = (
+        "leave out what is no input, such as the label" if x.shape[1] > size else "give it all that it was trained on"
+    )
+    return f"the rows have {x.shape[1]} columns, and the model takes {size}: {hint}"
+
+
+def _misfit_of_channels(x: Tensor, first: Any) -> str:
+    wanted, shape = first.in_channels, tuple(x.shape)
+    dimensions = first.weight.dim()
+    if x.dim() != dimensions:
+        return (
+            f"rows have the shape {shape[1:]}, and the model takes {dimensions - 1} dimensions: channels, then places"
+        )
+    if shape[1] == wanted:
+        return ""
+    order = (0, dimensions - 1, *range(1, dimensions - 1))
+    hint = f"; they come last here, so give it x.permute{order}" if shape[-1] == wanted else ""
+    return f"the rows have {shape[1]} channels, and the model takes {wanted} of them, in dimension 1{hint}"
+
+
+def what_zero_is(inputs: tuple[Tensor, ...], names: Sequence[Sequence[str] | None] = ()) -> str:
+    """Return what a baseline of zeros means for tables whose columns are far from it; "" for standardised ones.
+
+    >>> what_zero_is((torch.tensor([[0.1, 41.0], [-0.2, 43.0]]),)).partition(";")[0]
+    'an absent feature is 0, as there is no background, and column 1 is 42 on average'
+    """
+    for x, columns in zip(inputs, [*names, *[None] * len(inputs)], strict=False):
+        if x.dim() == 2 and x.is_floating_point() and (far := far_from_zero(x.double().mean(0).tolist(), columns)):
+            return (
+                f"an absent feature is 0, as there is no background, and {far}; with background=rows, some dozens of "
+                "your data, absent features are what they are there"
+            )
+    return ""
+
+
+def far_from_zero(means: Sequence[float], names: Sequence[str] | None) -> str:
+    """Return which column is farthest from zero on average, if one is far; "" for standardised ones.
+
+    >>> far_from_zero([0.1, 42.0], ["height", "age"])
+    "column 'age' is 42 on average"
+    """
+    column = max(range(len(means)), key=lambda i: abs(means[i]))
+    if abs(means[column]) <= _FAR:
+        return ""
+    return f"column {column if names is None else repr(names[column])} is {means[column]:.3g} on average"
+
+
+def input_dtype(model: Any) -> torch.dtype:
+    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
+    default."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
+    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
+
+
+def device_of(model: Any) -> torch.device | None:
+    """The device of a model's weights; None for a function."""
+    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
+    return next((x.device for x in weights), None)
+
+
+def takes_integers(model: Any) -> bool:
+    """Whether a model looks its inputs up in an embedding, or was exported with integers."""
+    if isinstance(model, fx.GraphModule):
+        known = next(node for node in model.graph.nodes if node.op == "placeholder").meta
+        dtype = known.get("dtype") or getattr(known.get("val"), "dtype", None)
+        return isinstance(dtype, torch.dtype) and not dtype.is_floating_point
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from dasp import players
 from dasp.errors import BadInput, line_of
 from dasp.explainer.conversion import MultilayerPerceptron
+from dasp.explainer.explanation import Attributions
 from dasp.explainer.misfit import far_from_zero
 from dasp.explainer.rows import device_of
 from dasp.games.target import PREDICTED
@@ -99,18 +100,18 @@ def plan(options: Options, earlier: Job, say: Say) -> Plan:
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
-    worker = _tried(task, model, seen, say, chosen_before=bool(before))
-    why = earlier.get(WHY, "") if before else line_of(worker.explainer.ground)
-    task = replace(task, explainer={**task.explainer, **worker.explainer.settled()})  # which others need not choose
+    worker, trial = _tried(task, model, seen, say, chosen_before=bool(before))
+    why = earlier.get(WHY, "") if before else line_of(trial.choices[0].reason)
+    task = replace(task, explainer={**task.explainer, **trial.settings})  # which others need not choose
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
-        _try(worker, seen)
+        trial = _try(worker, seen)
     reader = Reader(source, size, dtype, seen.integer_ids, options.with_data or masks is not None)
     first = worker.outputs(torch.from_numpy(seen.example))
     told = groups.described(options, absent) | _far_zeros(options, source, seen.mean)
     for warning in told.get("warning", "").splitlines():
         say(f"warning: {warning}")
-    return Plan(seen, reader, task, worker, read, first, told, worker.explainer.settled(), why, opened.classes)
+    return Plan(seen, reader, task, worker, read, first, told, trial.settings, why, opened.classes)
 
 
 def _far_zeros(options: Options, source: Source, mean: Any) -> dict[str, str]:
@@ -231,21 +232,21 @@ def chosen_target(opened: Opened, outputs: int, seen: Survey, say: Say) -> int |
     return PREDICTED
 
 
-def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_before: bool) -> Worker:
-    """A worker that has explained two rows."""
+def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_before: bool) -> tuple[Worker, Attributions]:
+    """A worker that has explained two rows, and their attributions."""
     x = torch.from_numpy(seen.example)
     try:
         with quiet():
             worker = Worker(task, model)
             _check_base(worker, x)
-            _try(worker, seen)
+            trial = _try(worker, seen)
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
-    reason = "as chosen before" if chosen_before else line_of(worker.explainer.reason)
-    say(f"method: {worker.explainer.method} ({reason})")
-    return worker
+    reason = "as chosen before" if chosen_before else line_of(trial.reason)
+    say(f"method: {trial.method} ({reason})")
+    return worker, trial
 
 
 def _check_base(worker: Worker, x: Tensor) -> None:
@@ -260,7 +261,7 @@ def _check_base(worker: Worker, x: Tensor) -> None:
         )
 
 
-def _try(worker: Worker, seen: Survey) -> None:
+def _try(worker: Worker, seen: Survey) -> Attributions:
     x = torch.from_numpy(seen.example)
     if worker.task.masks is not None:
         x = x[:1]
@@ -268,6 +269,7 @@ def _try(worker: Worker, seen: Survey) -> None:
     result, _ = worker.explained(worker.prepare(x, None if seen.targets is None else PREDICTED))
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
+    return result
 
 
 @contextmanager

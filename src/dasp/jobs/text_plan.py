@@ -51,8 +51,8 @@ def plan_texts(options: Options, earlier: Job, say: Say) -> Plan:
     worker.task = task = replace(task, target=chosen_target(opened, outputs.shape[1], seen, say))
     _try(worker, sorted(some, key=len))
     explainer = worker.explainer
-    say(f"method: {explainer.method}, by {texts.players}; an absent one is: {explainer.absent}")
-    told = {"from": f"--absent {explainer.absent}", "what": "text"}
+    say(f"method: {explainer.requested_method}, by {texts.players}; an absent one is: {explainer.baselines}")
+    told = {"from": f"--absent {explainer.baselines}", "what": "text"}
     reader = Reader(opened.source, options.chunk or _CHUNK, TEXT, seen.integer_ids)
     why = "the coalitions of each text are evaluated"
     return Plan(seen, reader, task, worker, read, outputs, told, {}, why, opened.classes)
@@ -70,5 +70,5 @@ def _try(worker: TextWorker, texts: list[str]) -> None:
         raise BadInput(f"{model} cannot be explained: {line_of(error)}") from error
     if found is None:
         raise BadInput(f"{model}: its outputs for the first texts are not finite")
-    if worker.task.explainer["error_bars"] and found.found.std is None:
+    if worker.task.explainer["error_bars"] and found.std is None:
         raise BadInput("one permutation has no error bars: give more --max-evaluations")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer import TextExplainer
-from dasp.explainer.text.shap_format import TextAttributed
+from dasp.explainer.explanation import Attributions
 from dasp.games.target import Selection
 from dasp.jobs.hugging_face import read_tokenizer
 from dasp.jobs.notes import Notes
@@ -21,9 +21,6 @@ from dasp.jobs.reading.chunks import Chunk
 from dasp.jobs.worker import Task, Worker, Works, model_of, seeded, silent
 
 __all__ = ["TextWorker", "worker_of"]
-
-_BATCH = 32
-
 
 class TextWorker:
     """A model, its tokenizer and their explainer, for chunk after chunk."""
@@ -36,7 +33,8 @@ class TextWorker:
         self.task, self.model = task, model.to(own["device"])
         self.explainer = TextExplainer(
             self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
-            absent=task.texts.absent, method=own["method"], batch_size=own["batch_size"] or _BATCH, seed=own["seed"],
+            baselines=task.texts.absent, method=own["method"], tolerance=own["tolerance"],
+            max_evaluations=own["max_evaluations"], batch_size=own["batch_size"], seed=own["seed"],
         )  # fmt: skip
 
     def outputs(self, some: Sequence[str]) -> Tensor:
@@ -64,28 +62,27 @@ class TextWorker:
             _table(kept.ids, rows, tolerated=self.task.tolerance is not None)
         )
 
-    def explained(self, text: str, target: Any) -> TextAttributed | None:
+    def explained(self, text: str, target: Any) -> Attributions | None:
         """A text explained, in the same way every time; None if outputs are not finite."""
         outputs = self.outputs([text])
         if not Selection.of(outputs, target)(outputs).isfinite().all():
             return None
-        limits = {name: self.task.explainer[name] for name in ("max_evaluations", "tolerance")}
         seeded(self.task.explainer["seed"])
         try:
             with silent():
-                return self.explainer.attribute([text], target, **limits)[0]
+                return self.explainer.attribute([text], target)
         except OverflowingRows:
             return None
 
-    def _named(self, id_: Any, text: str, target: Any) -> TextAttributed | None:
+    def _named(self, id_: Any, text: str, target: Any) -> Attributions | None:
         """The same, with the id in errors."""
         try:
             return self.explained(text, target)
         except BadInput as error:
             raise BadInput(f"the text of id {id_}: {error}") from error
 
-    def _notes(self, some: Sequence[str], rows: list[TextAttributed]) -> Notes:
-        infinite = sum(not bool(row.found.values.isfinite().all()) for row in rows)
+    def _notes(self, some: Sequence[str], rows: list[Attributions]) -> Notes:
+        infinite = sum(not bool(row.values[0].isfinite().all()) for row in rows)
         return Notes(infinite=infinite, missed=sum(map(_missed, rows)), cut=sum(map(self._is_cut, some)))
 
     def _is_cut(self, text: str) -> bool:
@@ -94,8 +91,8 @@ class TextWorker:
         return len(vocabulary.tokenizer(text, verbose=False)["input_ids"]) > vocabulary.limit
 
 
-def _missed(row: TextAttributed) -> bool:
-    return row.found.missed is not None and bool(row.found.missed.any())
+def _missed(row: Attributions) -> bool:
+    return row.missed is not None and bool(row.missed.any())
 
 
 def worker_of(task: Task) -> Works:
@@ -103,23 +100,23 @@ def worker_of(task: Task) -> Works:
     return Worker(task) if task.texts is None else TextWorker(task)
 
 
-def _table(ids: pa.Array, rows: list[TextAttributed], *, tolerated: bool) -> pa.Table:
-    found, lengths = [row.found for row in rows], [len(row.pieces) for row in rows]
-    values = np.concatenate([row.spread(row.found.values) for row in rows])
-    unknown = [torch.full_like(row.values, torch.nan) for row in found]  # one permutation has no deviation
-    stds = [row.std if row.std is not None else none for row, none in zip(found, unknown, strict=True)]
-    sd = np.concatenate([row.spread(std) for row, std in zip(rows, stds, strict=True)])
+def _table(ids: pa.Array, rows: list[Attributions], *, tolerated: bool) -> pa.Table:
+    pieces = [row.pieces[0] for row in rows if row.pieces is not None]
+    lengths = [len(own) for own in pieces]
+    values = torch.cat([row.values[0] for row in rows]).double().numpy()
+    unknown = [[torch.full_like(row.values[0], torch.nan)] for row in rows]  # one permutation has no deviation
+    sd = torch.cat([(row.std or none)[0] for row, none in zip(rows, unknown, strict=True)]).double().numpy()
     return pa.table({
         "id": ids,
-        "target": _column([row.target for row in found], np.int32),
-        "prediction": _column([row.prediction for row in found], np.float32),
-        "base_value": _column([row.base for row in found], np.float32),
-        "pieces": lists(texts([piece for row in rows for piece in row.pieces]), lengths),
+        "target": _column([row.target for row in rows], np.int32),
+        "prediction": _column([row.prediction for row in rows], np.float32),
+        "base_value": _column([row.base for row in rows], np.float32),
+        "pieces": lists(texts([piece for own in pieces for piece in own]), lengths),
         "values": lists(column(values), lengths),
         "sd": lists(column(sd), lengths),
-        "gap": _column([row.gap for row in found], np.float64),
-        "method": texts([row.method for row in found]),
-        "evaluations": _column([row.evaluations for row in found], np.int64),
+        "gap": _column([row.gap for row in rows], np.float64),
+        "method": texts([row.method for row in rows]),
+        "evaluations": _column([row.evaluations for row in rows], np.int64),
         **({"missed": column(np.array([_missed(row) for row in rows]))} if tolerated else {}),
     })  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Players people think in: which entries of a row come and go together, and what an image looks like without them.
+"""Players that people think in: the entries of a row that come and go together, and images without any of them.
 
     blocks, superpixels       parts of an image
     windows, channels         parts of a series
@@ -12,7 +12,7 @@ one player. Every estimator takes one, and so does `dasp.Explainer`.
 
 from dasp.players.columns import prefixes
 from dasp.players.grids import blocks, channels, windows
-from dasp.players.images import superpixels, without
 from dasp.players.named import named
+from dasp.players.superpixels import superpixels, without
 
 __all__ = ["blocks", "channels", "named", "prefixes", "superpixels", "windows", "without"]

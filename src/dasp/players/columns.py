@@ -1,4 +1,4 @@
-"""Players that are several columns of a table."""
+"""Players that consist of several columns of a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["prefixes"]
 
 
 def prefixes(columns: Iterable[object], stems: Sequence[str], *, separator: str = "_") -> tuple[Tensor, list[str]]:
-    """Columns whose names begin alike, as those of a one-hot encoding do, as one player each; every other column is a
-    player by itself.
+    """Make one player of the columns whose names begin alike, as those of a one-hot encoding do; every other column is
+    a player by itself.
 
     Args:
         columns: the names of all columns, in the model's order.
@@ -48,5 +48,5 @@ def prefixes(columns: Iterable[object], stems: Sequence[str], *, separator: str 
 
 
 def _stem(name: str, stems: Sequence[str], separator: str) -> str | None:
-    """The longest stem of a name."""
+    """Return the longest stem of a name, or None if it has none."""
     return max((stem for stem in stems if name.startswith(stem + separator)), key=len, default=None)

@@ -17,13 +17,13 @@ _COLOURS = (1, 3, 4)  # channels of pictures
 
 
 def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool = False) -> Tensor:
-    """Blocks of an image: entries of one block are one player.
+    """Divide an image into blocks: the entries of one block are one player.
 
     Args:
-        shape: of a row: (height, width), (channels, height, width), or (channels, depth, height, width).
+        shape: the shape of a row: (height, width), (channels, height, width), or (channels, depth, height, width).
         size: the sides of a block, or one number for all of them. Blocks at the far edges are smaller where the sides
             of the image are no multiples.
-        by_channel: whether the channels of a block are players of their own.
+        by_channel: True if the channels of a block are players of their own.
 
     >>> blocks((1, 4, 6), 2)
     tensor([[[0, 0, 1, 1, 2, 2],
@@ -49,13 +49,13 @@ def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool 
 
 
 def windows(shape: Sequence[int], size: int, *, time: int = -1, by_channel: bool = False) -> Tensor:
-    """Windows of a series: `size` steps in a row are one player.
+    """Divide a series into windows: `size` steps in a row are one player.
 
     Args:
-        shape: of a row: (steps,), (channels, steps) or, with `time=0`, (steps, channels).
+        shape: the shape of a row: (steps,), (channels, steps) or, with `time=0`, (steps, channels).
         size: the number of steps. The last window is shorter where the length is no multiple.
         time: the dimension of the steps, counted without that of the rows.
-        by_channel: whether the channels of a window are players of their own.
+        by_channel: True if the channels of a window are players of their own.
 
     >>> windows((2, 5), 2)
     tensor([[0, 0, 1, 1, 2],
@@ -70,7 +70,7 @@ def windows(shape: Sequence[int], size: int, *, time: int = -1, by_channel: bool
 
 
 def channels(shape: Sequence[int], *, dim: int = 0) -> Tensor:
-    """Channels of an image or series: all entries of one channel are one player.
+    """Divide an image or series into channels: all entries of one channel are one player.
 
     >>> channels((2, 3))
     tensor([[0, 0, 0],
@@ -82,7 +82,7 @@ def channels(shape: Sequence[int], *, dim: int = 0) -> Tensor:
 
 
 def _grid(shape: tuple[int, ...], steps: Sequence[int]) -> Tensor:
-    """The number of the part that each entry is in, where parts have `steps` entries along each dimension."""
+    """Return the number of the part that each entry is in, where parts have `steps` entries along each dimension."""
     result = torch.zeros(shape, dtype=torch.int64)
     for d, (length, step) in enumerate(zip(shape, steps, strict=True)):
         number = whole(step)
@@ -102,7 +102,8 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def whole(number: object) -> int | None:
-    """A whole number of any type, of NumPy's, say, as Python's; None if it is none. Truth values are no numbers."""
+    """Return a whole number of any type, such as NumPy's, as one of Python's; None if it is none. Truth values are no
+    numbers."""
     if isinstance(number, bool) or not isinstance(number, SupportsIndex):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Players by a short text, as an option of a command or an argument has it.
+"""Players that are named by a short text, as in `Explainer(players="block:8")` or `dasp explain --players block:8`.
 
     block:8        blocks of 8×8 pixels           block:8x4           8 high, 4 wide
     superpixel:60  about 60 regions of a colour, each image its own
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dasp.errors import BadInput
 from dasp.players.grids import blocks, channels, windows
-from dasp.players.images import superpixels
+from dasp.players.superpixels import superpixels
 
 __all__ = ["Masks", "named"]
 
@@ -26,11 +26,12 @@ Masks = Callable[[Tensor], Tensor]
 """Rows (n, *shape) → a feature mask, (1 or n, *shape)."""
 
 _FORMS = "block:8, block:8x4, superpixel:60, window:25 or channel, and perhaps ,channel or ,dim=0 after it"
-_TEXT = re.compile(r"(?P<kind>[a-z]+)(:(?P<size>\d+(x\d+)*))?(?P<apart>,channel)?(,dim=(?P<dim>-?\d+))?")
+_TEXT = re.compile(r"(?P<kind>[a-z]+)(:(?P<size>\d+(x\d+)*))?(?P<by_channel>,channel)?(,dim=(?P<dim>-?\d+))?")
 
 
 def named(text: str) -> Masks:
-    """The feature masks of rows, by the name of their players; see the module's docstring.
+    """Return the function that makes feature masks of rows, by the name of their players: `block:8`, `block:8x4`,
+    `superpixel:60`, `window:25` or `channel`, and perhaps `,channel` or `,dim=0` after it.
 
     >>> import torch
     >>> named("window:2")(torch.zeros(3, 1, 5))
@@ -39,20 +40,20 @@ def named(text: str) -> Masks:
     match = _TEXT.fullmatch(text.strip().lower())
     if match is None:
         raise BadInput(f"players are {text!r}: {_FORMS} is needed")
-    kind, apart = match["kind"], match["apart"] is not None
+    kind, by_channel = match["kind"], match["by_channel"] is not None
     sizes = [int(part) for part in match["size"].split("x")] if match["size"] else []
     dim = None if match["dim"] is None else int(match["dim"])
     if kind == "block" and sizes and dim is None:
-        return _same(partial(blocks, size=sizes[0] if len(sizes) == 1 else sizes, by_channel=apart))
+        return _same(partial(blocks, size=sizes[0] if len(sizes) == 1 else sizes, by_channel=by_channel))
     if kind == "window" and len(sizes) == 1:
-        return _same(partial(windows, size=sizes[0], time=-1 if dim is None else dim, by_channel=apart))
-    if kind == "channel" and not sizes and not apart:
+        return _same(partial(windows, size=sizes[0], time=-1 if dim is None else dim, by_channel=by_channel))
+    if kind == "channel" and not sizes and not by_channel:
         return _same(partial(channels, dim=0 if dim is None else dim))
     if kind == "superpixel" and len(sizes) == 1 and dim is None:
-        return partial(superpixels, number=sizes[0], by_channel=apart)
+        return partial(superpixels, number=sizes[0], by_channel=by_channel)
     raise BadInput(f"players are {text!r}: {_FORMS} is needed")
 
 
 def _same(mask_of: Callable[[tuple[int, ...]], Tensor]) -> Masks:
-    """One mask for all rows, by their shape."""
+    """Return a function that gives one mask for all rows, by their shape."""
     return lambda rows: mask_of(tuple(rows.shape[1:]))[None]

@@ -1,5 +1,5 @@
-"""Texts explained by their tokens, words or sentences."""
+"""`TextExplainer` explains texts by their tokens, words or sentences."""
 
-from dasp.explainer.text.explainer import TextExplainer
+from dasp.explainer.text.text_explainer import TextExplainer
 
 __all__ = ["TextExplainer"]

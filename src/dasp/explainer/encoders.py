@@ -1,13 +1,13 @@
-"""Tables with text and missing values, behind a fitted scikit-learn transformer: the players are the raw columns.
+"""Fitted scikit-learn transformers in front of a model, so that the players are the raw columns of a table.
 
-What a model sees are the numbers that an encoder makes of a table, many of one column if that has categories. Most
+The model sees the numbers that an encoder makes of a table, several for one column if that has categories. Most
 encoders (one-hot, scalers, imputers, alone or in pipelines and column transformers) make every number of one column by
 itself. Then a coalition of columns is a coalition of groups of numbers, and the model is explained as it is, with a
 feature mask.
 
 Where an encoder mixes columns (a PCA, an imputer that looks at neighbours, a function), it has to run for every
-coalition. Then values of the table are numbered, the players are these numbers, and the encoder is part of the model:
-a function that is evaluated.
+coalition. Then the values of the table are numbered, the players are these numbers, and the encoder is part of the
+model, which is evaluated as a function.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dasp.errors import BadInput, line_of
 
-__all__ = ["Encoder", "Numbered"]
+__all__ = ["Encoder", "ValueNumbers"]
 
 # Transformers whose every output is made from one column.
 _COLUMN_BY_COLUMN = {
@@ -36,7 +36,9 @@ _MIXED = -1  # the owner of a number that is made from several columns
 
 
 class Encoder:
-    """A fitted transformer: tables in, numbers out.
+    """A fitted transformer, which makes numbers of tables.
+
+    `owners` has the column that each number is made from; it is None if some number is made from several columns.
 
     >>> import pandas as pd
     >>> from sklearn.preprocessing import OneHotEncoder
@@ -61,11 +63,11 @@ class Encoder:
 
     @property
     def feature_mask(self) -> Tensor | None:
-        """The column that each number is made from; None where some are made from several."""
+        """The owners as a feature mask for the numbers, or None if there are no owners."""
         return None if self.owners is None else torch.tensor(self.owners)
 
     def table(self, given: Any, what: str) -> Any:
-        """The raw columns of a table or array, as a table in the encoder's order."""
+        """Return the raw columns of a table or array as a table in the encoder's order."""
         import pandas as pd  # noqa: PLC0415
 
         if hasattr(given, "columns") and hasattr(given, "iloc"):
@@ -98,13 +100,13 @@ class Encoder:
         return table
 
     def missing(self) -> Any:
-        """A row of a table in which every value is missing."""
+        """Return a table of one row in which every value is missing."""
         import pandas as pd  # noqa: PLC0415
 
         return pd.DataFrame([[np.nan] * len(self.columns)], columns=self.columns, dtype=object)
 
     def encoded(self, table: Any, what: str) -> np.ndarray:
-        """The numbers that the encoder makes of a table."""
+        """Return the numbers that the encoder makes of a table; `what` the table is called in errors."""
         try:
             result = self.fitted.transform(table if self.named else table.to_numpy())
         except Exception as error:
@@ -116,17 +118,18 @@ class Encoder:
 
 
 @dataclass
-class Numbered:
-    """Values of a table by number, column by column: what is known grows with each table."""
+class ValueNumbers:
+    """Numbers for the values of tables, column by column. Every table adds the values that were not seen before."""
 
     values: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
-    kinds: dict[str, Any] = field(default_factory=dict)  # the columns' dtypes
+    dtypes: dict[str, Any] = field(default_factory=dict)  # of the columns
 
     def of(self, table: Any, *, typed: bool = True) -> Tensor:
-        """The number of every value, (rows, columns). A table of missing values is not `typed`."""
-        for name, kind in zip(table, table.dtypes, strict=True) if typed else ():
-            self.kinds[name] = _common(self.kinds.get(name, kind), kind)
+        """Return the number of every value, (rows, columns). The dtypes of a table of missing values say nothing: it
+        is not `typed`."""
+        for name, dtype in zip(table, table.dtypes, strict=True) if typed else ():
+            self.dtypes[name] = _common(self.dtypes.get(name, dtype), dtype)
         return torch.tensor([[self._number(name, value) for name, value in zip(table, row, strict=True)]
                              for row in table.itertuples(index=False, name=None)])  # fmt: skip
 
@@ -141,17 +144,17 @@ class Numbered:
         return known[key]
 
     def table(self, numbers: Tensor) -> Any:
-        """The table whose values have these numbers."""
+        """Return the table whose values have these numbers."""
         import pandas as pd  # noqa: PLC0415
 
         columns = {}
         for name, column in zip(self.values, numbers.T.tolist(), strict=True):
             values = [self.values[name][number] for number in column]
-            columns[name] = pd.Series(values, dtype=self.kinds.get(name, object))
+            columns[name] = pd.Series(values, dtype=self.dtypes.get(name, object))
         return pd.DataFrame(columns)
 
     def model(self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype) -> Callable[[Tensor], Any]:
-        """The model as a function of numbers, with the encoder in it."""
+        """Return the model as a function of numbers, with the encoder in it."""
 
         def evaluated(numbers: Tensor) -> Any:
             rows = encoder.encoded(self.table(numbers.cpu()), "a coalition")
@@ -161,16 +164,16 @@ class Numbered:
 
 
 def _common(one: Any, other: Any) -> Any:
-    """A dtype for the values of two columns."""
+    """Return a dtype that holds the values of two columns."""
     if one == other:
         return one
-    numbers = all(isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in (one, other))
+    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in (one, other))
     return np.result_type(one, other) if numbers else object
 
 
 def _owners(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:
-    """The owners of a transformer's outputs, for the owners of its inputs; None where the outputs are not known.
-    `names` are those of the inputs, which column transformers choose by."""
+    """Return the owners of a transformer's outputs, given the owners of its inputs; None if they are not known.
+    `names` are those of the inputs, by which column transformers choose."""
     if step in (None, "passthrough") or (_kind(step) == "FunctionTransformer" and step.func is None):
         return inputs
     kind = _kind(step)
@@ -184,7 +187,7 @@ def _owners(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[i
         parts = [_owners(part, inputs, names) for _, part in step.transformer_list if part != "drop"]
         return None if None in parts else [owner for part in parts for owner in part or ()]
     if kind == "ColumnTransformer":
-        return _chosen(step, inputs, names)
+        return _owners_by_column(step, inputs, names)
     if kind not in _COLUMN_BY_COLUMN:
         return None
     bare = copy.copy(step)  # which takes any names for its inputs
@@ -194,8 +197,8 @@ def _owners(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[i
     return [inputs[next(iter(one))] if len(one) == 1 else _MIXED for one in found]
 
 
-def _chosen(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:
-    """The owners of a column transformer's outputs."""
+def _owners_by_column(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[int] | None:
+    """Return the owners of a column transformer's outputs, or None if they are not known."""
     width = max((part.stop for part in step.output_indices_.values()), default=0)
     result = [_MIXED] * width
     for name, part, columns in step.transformers_:
@@ -213,7 +216,8 @@ def _chosen(step: Any, inputs: list[int], names: Sequence[Any] | None) -> list[i
 
 
 def _places(columns: Any, number: int, names: Sequence[Any] | None) -> list[int] | None:
-    """The places of the columns that a column transformer has chosen: by name, number, slice or truth values."""
+    """Return the places of the columns that a column transformer takes, which it names by name, number, slice or truth
+    values; None if they cannot be told."""
     if isinstance(columns, slice):
         by_name = any(isinstance(end, str) for end in (columns.start, columns.stop))
         return None if by_name else list(range(number))[columns]
@@ -226,6 +230,6 @@ def _places(columns: Any, number: int, names: Sequence[Any] | None) -> list[int]
 
 
 def _kind(step: Any) -> str:
-    """The class of a step, if it is scikit-learn's own: a class derived from it may do anything."""
+    """Return the name of a step's class if it is scikit-learn's own, else "": a derived class may do anything."""
     kind = type(step)
     return kind.__name__ if kind.__module__.partition(".")[0] == "sklearn" else ""

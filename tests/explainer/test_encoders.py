@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
 )  # fmt: skip
 
 from dasp.errors import BadInput
-from dasp.explainer.encoding import Encoder, Numbered
+from dasp.explainer.encoders import Encoder, ValueNumbers
 
 
 def people():
@@ -78,7 +78,7 @@ def test_numbers_that_several_columns_make_are_known(fitted):
 
 def test_values_have_numbers():
     table = people().assign(city=lambda t: t.city.where(t.sex == "m", None))
-    known = Numbered()
+    known = ValueNumbers()
     first, again = known.of(table[:30]), known.of(table)
     assert first.tolist() == again[:30].tolist()
     pd.testing.assert_frame_equal(known.table(again), table, check_dtype=False)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dasp import Explainer
-from dasp.explainer.result import unbalanced_rows
+from dasp.explainer.explanation import unbalanced_rows
 
 
 def hard(copies: int) -> nn.Module:
@@ -32,7 +32,7 @@ def test_a_gap_is_measured_by_players_not_by_their_entries(copies, caplog):
     mask = torch.arange(4).repeat(copies) if copies > 1 else None
     x = torch.ones(1, 4 * copies).double()
     with caplog.at_level(logging.WARNING, logger="dasp"):
-        result = Explainer(hard(copies), method="DASP", feature_mask=mask).attribute(x)
+        result = Explainer(hard(copies), method="dasp_rank_0", feature_mask=mask).attribute(x)
     share = abs(float(result.gap)) / float(result.values[0, :4].abs().sum())
     assert share == pytest.approx(0.282, abs=1e-3)
     assert result.unbalanced == 1

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from torch import nn
 
 from dasp import Explainer
-from dasp.explainer.pictured import Explanation
+from dasp.explainer.explanation import Explanation
 from dasp.players import blocks
 
 with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Superpixels, and what an image looks like of which nothing is left."""
+"""Superpixels as players, and what an image looks like without any of its players."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _BLUR = 10  # an image's shorter side is this many deviations of a blur by defau
 
 
 def superpixels(images: Any, number: int, *, by_channel: bool = False, compactness: float = 10.0) -> Tensor:
-    """Regions of an image that have one colour, by scikit-image's SLIC: pixels of one region are one player.
+    """Divide an image into regions of one colour, by scikit-image's SLIC: the pixels of one region are one player.
 
     Args:
         images: an image (channels, height, width) with one channel or three, or rows of them, each of which gets
             regions of its own. Any scale of numbers will do: each image is stretched to its darkest and brightest.
-        number: of regions, about: SLIC is asked a few times, and what comes nearest is taken.
-        by_channel: whether the channels of a region are players of their own.
+        number: about how many regions there are: SLIC is asked a few times, and what comes nearest is taken.
+        by_channel: True if the channels of a region are players of their own.
         compactness: the larger, the squarer are the regions.
 
     Returns:
@@ -62,7 +62,7 @@ def superpixels(images: Any, number: int, *, by_channel: bool = False, compactne
 
 
 def _nearest(regions: Callable[[int], np.ndarray], number: int) -> np.ndarray:
-    """Regions of which there are about `number`, where asking for some gives others."""
+    """Return about `number` regions, though SLIC gives more or fewer than it is asked for."""
     found, wanted = regions(number), number
     best = found
     for _ in range(_TRIES):
@@ -79,7 +79,7 @@ def _count(regions: np.ndarray) -> int:
 
 
 def without(images: Any, how: str | float | Sequence[float] = "blur") -> Tensor:
-    """What images look like without any of their players, as `baselines`.
+    """Return images without any of their players, which are `baselines`.
 
     Args:
         images: an image (channels, height, width), or rows of them.
@@ -116,7 +116,7 @@ def _coloured(images: Tensor, colour: float | Sequence[float]) -> Tensor:
 
 
 def _blurred(images: Tensor, deviation: float) -> Tensor:
-    """A Gaussian blur, one dimension after the other; beyond its edges an image goes on as at them."""
+    """Blur images by a Gaussian, one dimension after the other; beyond its edges an image goes on as at them."""
     reach = math.ceil(3 * deviation)
     place = torch.arange(-reach, reach + 1, dtype=images.dtype, device=images.device)
     kernel = torch.exp(-0.5 * (place / deviation) ** 2)

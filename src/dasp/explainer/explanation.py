@@ -1,0 +1,352 @@
+"""Explanations: `Attributions`, which are tensors, and the same as a `shap.Explanation` in SHAP's conventions.
+
+    values (rows, *features) or, for all outputs, (rows, *features, outputs);  base_values (rows,) or (rows, outputs)
+
+SHAP's plots add values up, so every player has one column: a group of features is one feature, called after its
+members, and its data is a text with their numbers, which waterfalls show and swarms draw in grey. Images are plotted
+pixel by pixel: there a group's value is spread over its pixels, as SHAP's own explainers of images do. Their channels
+come last, where `shap.image_plot` looks for them. A text has as many values as pieces, so the values of several texts
+are ragged: arrays of arrays, as SHAP's own are. Pieces that are no players have the value 0. All numbers are in
+float64, as waterfalls place their labels 1e-8 apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dasp.errors import BadInput
+from dasp.methods import METHODS
+
+if TYPE_CHECKING:
+    from dasp.methods.choose import Choice
+
+__all__ = [
+    "LARGE_GAP", "Attributions", "explanation_class", "is_image", "shap_explanation", "shap_explanation_of_texts",
+    "unbalanced_rows",
+]  # fmt: skip
+
+log = logging.getLogger("dasp")
+
+LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
+_COLOURS = (1, 3, 4)  # channels: grey, RGB, RGBA
+_MOST_MEMBERS = 3  # of a group that are named
+
+
+class _Reasons:
+    """The methods of the rows of an explanation, and why they were taken."""
+
+    choices: tuple[Choice, ...]  # one for each row
+
+    @property
+    def method(self) -> str:
+        """The method that explained the rows; several, with commas between them, if rows differ."""
+        return ", ".join(dict.fromkeys(choice.method for choice in self.choices))
+
+    @property
+    def reason(self) -> str:
+        """The reason why this method was taken, with the times that were measured for it."""
+        return "; ".join(dict.fromkeys(choice.full_reason for choice in self.choices))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Options of an `Explainer` that takes the same method again, with the same budget, and times nothing. If rows
+        have several methods, these are the options of the last one."""
+        chosen = self.choices[-1]
+        return {
+            "method": chosen.method, "tolerance": chosen.budget.tolerance,
+            "max_evaluations": chosen.budget.max_evaluations, "max_seconds": chosen.budget.max_seconds,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attributions(_Reasons):
+    """Attributions as tensors, and what they are to be judged by. There is a row for every row that was explained.
+
+    `method` is the method that was taken, `reason` says why, and `settings` are the options of an explainer that takes
+    it again.
+
+    The values of texts are lists: `values[i]` and `std[i]` are tensors (*outputs, pieces), for the `pieces[i]` of the
+    text i.
+
+    >>> from dasp import Explainer
+    >>> found = Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]]))
+    >>> found.values, found.reason
+    (tensor([[3., 3.]]), '2 players have only 4 coalitions')
+    """
+
+    values: Any  # in the shape of the rows; (rows, *outputs, …) if all outputs are explained; of several inputs, each
+    std: Any  # the standard deviations of the values, or None if the method knows none
+    prediction: Tensor  # f(x), of the outputs that are explained
+    base: Tensor  # f(baseline), or its mean over the background
+    gap: Tensor  # the players' values together − (prediction − base)
+    target: Tensor  # the numbers of the outputs that are explained, (rows, *outputs)
+    choices: tuple[Choice, ...] = field(repr=False)  # the method of each row, and why it was taken
+    missed: Tensor | None = None  # True for rows that did not reach the tolerance; None if there is none
+    unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
+    evaluations: Tensor | None = None  # of the model, for each row, as `dasp.methods` counts them
+    pieces: list[list[str]] | None = None  # the pieces of each text; None if the rows are no texts
+
+    def _repr_html_(self) -> str | None:
+        if self.pieces is None:
+            return _picture(self)
+        try:
+            return _picture(shap_explanation_of_texts(self, None))
+        except ImportError:
+            return None
+
+    @staticmethod
+    def cat(parts: Sequence[Attributions]) -> Attributions:
+        """Return the rows of all parts, one after the other."""
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Attributions)}
+        return Attributions(**{name: _joined(column) for name, column in columns.items()})
+
+    def warn(self, tolerance: float | None) -> None:
+        """Say in the log what is to be doubted."""
+        rows = len(self.gap)
+        methods = dict.fromkeys(choice.method for choice in self.choices)
+        shown = ", ".join(METHODS[each].name if each in METHODS else each for each in methods)
+        if self.missed is not None and self.missed.any():
+            log.warning(
+                "%s: %d of %d rows did not reach the tolerance%s: allow for more evaluations, or see what was reached",
+                shown, int(self.missed.sum()), rows, "" if tolerance is None else f" {tolerance:g}",
+            )  # fmt: skip
+        if self.unbalanced:
+            log.warning(
+                "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
+                "moments are a poor approximation there; method 'auto' evaluates coalitions, too, and has error bars",
+                shown, self.unbalanced, rows, 100 * LARGE_GAP,
+            )  # fmt: skip
+
+
+def _joined(column: list[Any]) -> Any:
+    """Return one field of several parts as a field of all of their rows."""
+    if any(part is None for part in column):
+        return None
+    if isinstance(column[0], int):
+        return sum(column)
+    if isinstance(column[0], list) or not isinstance(tree_leaves(column[0])[0], Tensor):
+        return sum(column, type(column[0])())
+    return tree_map(lambda *pieces: torch.cat(pieces), *column)
+
+
+def unbalanced_rows(values: Tensor, gap: Tensor) -> int:
+    """Return the number of rows whose gap is large beside their players' values (players, rows, *outputs): coalitions
+    that are far from Gaussian give values that do not add up.
+
+    >>> unbalanced_rows(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), torch.tensor([0.1, -0.5]))
+    1
+    """
+    sizes = values.abs().sum(0).reshape(len(gap), -1).sum(1)
+    return int((gap.reshape(len(gap), -1).abs().sum(1) > LARGE_GAP * sizes).sum())
+
+
+def _picture(explained: Any) -> str | None:
+    """Return the picture with error bars that a notebook shows; None, and so the text, without matplotlib and for what
+    has no one picture."""
+    try:
+        from dasp.plots.html import picture  # noqa: PLC0415 (matplotlib is an extra)
+    except ImportError:
+        return None
+    return picture(explained)
+
+
+@cache
+def explanation_class() -> Any:
+    """Return `Explanation`, a `shap.Explanation` that knows its method and that notebooks show as a picture. To SHAP's
+    plots it is one of SHAP's. It is made when it is asked for, as shap is an extra and takes seconds to import."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # shap's own, about other libraries
+            import shap  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError("a shap.Explanation needs shap: pip install 'torch-dasp[plots]'") from error
+
+    class Explanation(_Reasons, shap.Explanation):  # type: ignore[misc]
+        """The explanations that `dasp.Explainer` returns; their rows, columns and outputs are of this class, too."""
+
+        __qualname__ = "Explanation"  # by which it is unpickled
+        choices = ()
+
+        def __copy__(self) -> Any:
+            copied = super().__copy__()
+            copied.__class__ = type(self)  # SHAP makes one of its own
+            copied.choices = self.choices
+            return copied
+
+        def __getitem__(self, item: Any) -> Any:
+            part = super().__getitem__(item)
+            rows = item[0] if isinstance(item, tuple) else item
+            if len(set(self.choices)) > 1 and isinstance(rows, (int, slice, list, np.ndarray)):
+                part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
+            return part
+
+        def _repr_html_(self) -> str | None:
+            return _picture(self)
+
+    return Explanation
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Explanation":
+        return explanation_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def shap_explanation(
+    result: Attributions,
+    data: np.ndarray,
+    feature_mask: Tensor | None,
+    feature_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+) -> Any:
+    """Return attributions to rows of `data` as a `shap.Explanation`."""
+    outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
+    values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
+    if feature_mask is not None and is_image(data.shape):
+        values, std = (None if part is None else _spread(part, feature_mask, data) for part in (values, std))
+    elif feature_mask is not None:
+        groups = _Groups(feature_mask, data)
+        values, std = (None if part is None else groups.columns(part) for part in (values, std))
+        feature_names = groups.names(feature_names)
+        data = groups.data(data)
+    assert values is not None
+    if (axis := _channels(data.shape)) is not None:
+        data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
+        std = None if std is None else np.moveaxis(std, axis, 3)
+    explanation = explanation_class()(
+        values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
+        error_std=std,
+        feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
+        output_names=_checked(output_names, outputs, "output") if outputs else None,
+    )  # fmt: skip
+    explanation.choices = result.choices
+    return explanation
+
+
+def shap_explanation_of_texts(result: Attributions, output_names: Sequence[str] | str | None) -> Any:
+    """Return the attributions of texts as a `shap.Explanation`; `output_names` are those of all outputs, or the name of
+    the one that is explained."""
+    assert result.pieces is not None
+    explanation = explanation_class()(
+        _packed([_by_piece(part) for part in result.values]),
+        result.base.cpu().double().numpy(),
+        _packed([np.array(pieces, dtype=object) for pieces in result.pieces]),
+        error_std=None if result.std is None else _packed([_by_piece(part) for part in result.std]),
+        output_names=output_names if output_names is None or isinstance(output_names, str) else list(output_names),
+    )
+    explanation.choices = result.choices
+    return explanation
+
+
+def _by_piece(part: Tensor) -> np.ndarray:
+    """Return (*outputs, pieces) as (pieces, *outputs)."""
+    return np.moveaxis(part.cpu().double().numpy(), -1, 0)
+
+
+def _packed(arrays: list[np.ndarray]) -> np.ndarray:
+    """Return one array if all are of one length, else an array of arrays."""
+    if len({len(array) for array in arrays}) == 1:
+        return np.stack(arrays)
+    ragged = np.empty(len(arrays), dtype=object)
+    ragged[:] = arrays
+    return ragged
+
+
+def _as_features(part: Tensor | None, outputs: int, data: np.ndarray) -> np.ndarray | None:
+    """Return (rows, *outputs, *features) as (rows, *features, outputs)."""
+    if part is None:
+        return None
+    array = part.cpu().double().numpy()
+    return np.moveaxis(array.reshape(len(data), outputs, *data.shape[1:]), 1, -1) if outputs else array
+
+
+def is_image(shape: Sequence[int]) -> bool:
+    """True if rows of this shape are images, by their number of channels."""
+    return _channels(shape) is not None
+
+
+def _channels(shape: Sequence[int]) -> int | None:
+    """Return the axis of the channels of images; None if these are no images."""
+    if len(shape) != 4:
+        return None
+    if shape[3] in _COLOURS and shape[1] not in _COLOURS:
+        return 3
+    return 1 if shape[1] in _COLOURS else None
+
+
+def _spread(values: np.ndarray, feature_mask: Tensor, data: np.ndarray) -> np.ndarray:
+    """Return the values of groups divided among their pixels; images may have groups of their own."""
+    if feature_mask.dim() < data.ndim or len(feature_mask) == 1:
+        return _Groups(feature_mask, data).spread(values)
+    rows = zip(values[:, None], feature_mask[:, None], data[:, None], strict=True)
+    return np.concatenate([_Groups(mask, row).spread(value) for value, mask, row in rows])
+
+
+def _checked(names: Sequence[str] | None, number: int | None, what: str) -> list[str] | None:
+    if names is None:
+        return None
+    if number is None:
+        raise BadInput(f"{what}_names are for columns, which these rows have not: group their entries by feature_mask")
+    if len(names) != number:
+        raise BadInput(f"there are {len(names)} {what}_names, but {number} {what}s")
+    return [str(name) for name in names]
+
+
+class _Groups:
+    """The players of a `feature_mask`, in the order of their numbers."""
+
+    def __init__(self, feature_mask: Tensor, data: np.ndarray) -> None:
+        mask = feature_mask[0] if feature_mask.dim() == data.ndim else feature_mask
+        labels, numbers = torch.unique(mask.cpu(), return_inverse=True)
+        self.player = np.broadcast_to(numbers.numpy(), data.shape[1:])  # of every entry
+        flat = self.player.ravel()
+        self.members = [np.flatnonzero(flat == player) for player in range(len(labels))]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return the values with that of a group divided among its entries."""
+        share = np.array([1 / len(entries) for entries in self.members])[self.player].astype(values.dtype)
+        return values * share.reshape(share.shape + (1,) * (values.ndim - 1 - share.ndim))
+
+    def columns(self, values: np.ndarray) -> np.ndarray:
+        """Return values (rows, *features, …), where every entry has the value of its player, as (rows, players, …)."""
+        flat = values.reshape(len(values), self.player.size, *values.shape[1 + self.player.ndim :])
+        return flat[:, [entries[0] for entries in self.members]]
+
+    def data(self, data: np.ndarray) -> np.ndarray:
+        """Return the data of the players: the number of those that have only one entry, and a text for the others."""
+        flat = data.reshape(len(data), -1)
+        if all(len(entries) == 1 for entries in self.members):
+            return flat[:, np.concatenate(self.members)]
+        result = np.empty((len(data), len(self.members)), dtype=object)
+        for place in np.ndindex(*result.shape):
+            numbers = flat[place[0], self.members[place[1]]]
+            result[place] = numbers[0] if len(numbers) == 1 else _listed([_written(x) for x in numbers], ", ")
+        return result
+
+    def names(self, names: Sequence[str] | None) -> list[str]:
+        """Return the names of the players, made from those of all entries or as they are given for the players."""
+        if names is None:
+            return [f"Group {player}" if len(e) > 1 else f"Feature {e[0]}" for player, e in enumerate(self.members)]
+        if len(names) == self.player.size:
+            return [_listed([str(names[int(i)]) for i in entries], " + ") for entries in self.members]
+        return [str(name) for name in names]
+
+
+def _written(x: Any) -> str:
+    return x if isinstance(x, str) else f"{x:.4g}"
+
+
+def _listed(parts: list[str], between: str) -> str:
+    if len(parts) <= _MOST_MEMBERS:
+        return between.join(parts)
+    return f"{between.join(parts[: _MOST_MEMBERS - 1])}{between}{len(parts) - _MOST_MEMBERS + 1} more"

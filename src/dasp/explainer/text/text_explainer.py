@@ -1,0 +1,332 @@
+"""`TextExplainer` explains a text by its tokens, words or sentences, for models of tokens and functions of texts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from captum.attr import Attribution
+from torch import Tensor, nn
+
+from dasp.errors import BadInput
+from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
+from dasp.explainer.inputs import OWN_TARGET
+from dasp.explainer.text.strings import Strings, baselines_of_strings
+from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel
+from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
+from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
+from dasp.methods import METHODS, find
+from dasp.methods.choose import FEWEST, MOST, TOLERANCE, Budget, Choice
+from dasp.propagation.tracing import check_evaluation_mode
+
+__all__ = ["TextExplainer"]
+
+log = logging.getLogger("dasp")
+
+_DIVISIONS = ("token", "word", "sentence")
+# All that can be done with a text is to evaluate the model.
+_EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutation_shapley"
+_ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
+_MOST_PLAYERS = METHODS[_EXACT].players or 0
+_OF_A_VALUE = 0.2  # tolerances are for values that are a part of many
+_BATCH = 32  # texts for the model at once
+_TIMED = 16  # coalitions
+
+Text = str | tuple[str, str] | list[str]
+
+
+class TextExplainer:
+    """Shapley values of the pieces of a text, as a `shap.Explanation` for `shap.plots.text`.
+
+    Args:
+        model: a module in evaluation mode that takes `input_ids` and `attention_mask`, as Hugging Face's do; without a
+            tokenizer, any function from a list of texts (or of pairs of texts) to a tensor (texts, outputs).
+        tokenizer: the model's, a fast one; None for a function of texts.
+        baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
+            nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
+            nothing, the others close up. Any other text: its tokens. By default "mask" where there is a mask token,
+            else "drop".
+        players: "word", "sentence", "token", or a function from a text to its pieces. Special tokens are no players.
+        method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
+            more than `max_evaluations`, else `BayesianShapley`. Every answer has standard deviations.
+        target: the output to explain: its number or name, a list of them (one for each text), "predicted" for each
+            text's largest, or None for all.
+        output: what of the model's output is explained: the name of a part, or a function of the output that gives a
+            tensor (texts, outputs). By default the `logits`.
+        output_names: names of all outputs; by default those of `model.config.id2label`.
+        tolerance: stop with a text when its largest standard deviation is below this fraction of |prediction − base|.
+            Automatically 0.01, less for more than 20 players.
+        max_evaluations: the largest number of coalitions to evaluate for a text. Automatically 2,048.
+        max_seconds: instead, the seconds that a text may take; for "auto" only, which times the model.
+        error_bars: insist on standard deviations: refuse a budget that is too small for them.
+        batch_size: the most texts for the model at once. By default 32.
+        device: where to compute; the model is moved there. By default it stays where it is.
+        seed: for the choice of coalitions. Texts do not depend on the texts beside them.
+        show_progress: show a progress bar.
+
+    These are the options of `Explainer`, and mean the same, as far as texts have them: a text has no background, its
+    players are made by `players` alone, and all that can be done with a text is to evaluate the model.
+
+    `method` and `reason` of an explanation say which method was taken and why. The explainer itself does not change,
+    and threads may share it.
+
+    >>> explainer = TextExplainer(lambda texts: torch.tensor([float("not good" in text) for text in texts]))
+    >>> explanation = explainer("The film is not good")
+    >>> list(explanation.data), explanation.values[-2:].tolist(), explanation.reason
+    (['The ', 'film ', 'is ', 'not ', 'good'], [0.5, 0.5], '5 players have only 32 coalitions')
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Callable[[list[Any]], Tensor],
+        tokenizer: Any = None,
+        *,
+        baselines: str | None = None,
+        players: Division = "word",
+        method: str = "auto",
+        target: Any = None,
+        output: Output = None,
+        output_names: Sequence[str] | None = None,
+        tolerance: float | None = None,
+        max_evaluations: int | None = None,
+        max_seconds: float | None = None,
+        error_bars: bool = False,
+        batch_size: int | None = None,
+        device: torch.device | str | None = None,
+        seed: int = 0,
+        show_progress: bool = False,
+    ) -> None:
+        if not callable(players) and players not in _DIVISIONS:
+            raise BadInput(f"players are 'token', 'word', 'sentence' or a function of a text, not {players!r}")
+        if baselines is not None and not isinstance(baselines, str):
+            raise BadInput(f"baselines are 'mask', 'pad', 'drop' or a text, not {baselines!r}")
+        if device is not None and isinstance(model, nn.Module):
+            model.to(device)
+        check_positive(batch_size=batch_size)
+        self.model, self.players, self.output, self.batch_size = model, players, output, batch_size or _BATCH
+        self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, baselines)
+        if self.vocabulary is None:
+            self.baselines = baselines_of_strings(model, players, baselines, output)
+        else:
+            self.baselines = self.vocabulary.baselines
+        self.requested_method = method if method == "auto" else find(method)
+        if self.requested_method not in ("auto", _EXACT, _BAYESIAN, _PERMUTATION):
+            raise BadInput(f"texts are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
+        self.budget = Budget(tolerance, max_evaluations, error_bars, None, seed, show_progress, max_seconds)
+        self.target = target
+        self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
+        self._made: dict[str, Attribution] = {}
+
+    def __call__(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET) -> Any:
+        """Explain texts as a `shap.Explanation` whose `data` are the pieces of each text and `values` theirs, with
+        `base_values` (of a text without players) and `error_std`. All outputs are a last dimension. Its `method` was
+        taken for its `reason`.
+
+        Args:
+            texts: a list of texts. A text is a string, a pair of strings for a model of two, or a list of strings that
+                are its pieces. A single string or pair is explained by itself, without the dimension of the texts.
+            target: the output to explain, if not that of the constructor.
+        """
+        found = self.attribute(texts, target)
+        explanation = shap_explanation_of_texts(found, self._names_of(found, self._target(target)))
+        return explanation[0] if isinstance(texts, (str, tuple)) else explanation
+
+    def attribute(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET) -> Attributions:
+        """Explain texts as `Attributions`, which are tensors; this needs no shap. The `pieces[i]` of text i have the
+        values `values[i]`, (*outputs, pieces)."""
+        if not isinstance(texts, Iterable):
+            raise BadInput(f"texts are a string or a list of strings, not {texts!r}")
+        several: Sequence[Any] = [texts] if isinstance(texts, (str, tuple)) else list(texts)
+        if not several:
+            raise BadInput("there are no texts to explain")
+        target = self._target(target)
+        targets = target if isinstance(target, (list, Tensor, np.ndarray)) else [target] * len(several)
+        if len(targets) != len(several):
+            raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
+        numbers = [self._number(each) for each in targets]
+        found = [self._explained(game, number) for game, number in zip(self._games(several), numbers, strict=True)]
+        if any(text.std is not None for text in found):  # one permutation has no deviation
+            found = [replace(text, std=text.std or [torch.full_like(text.values[0], torch.nan)]) for text in found]
+        result = Attributions.cat(found)
+        result.warn(self.budget.tolerance)
+        return result
+
+    def outputs(self, texts: Sequence[Text]) -> Tensor:
+        """Return the model's outputs for whole texts, (texts, outputs)."""
+        return torch.cat([game(torch.ones(1, len(game.text.players))) for game in self._games(texts)])
+
+    def continuation(self, prompt: str | list[str], continuation: str, *, per_token: bool = False) -> Any:
+        """Explain why a language model goes on like this: the log-probability of a continuation by the pieces of its
+        prompt, as a `shap.Explanation`.
+
+        Args:
+            prompt: a text, or a list of strings that are its pieces.
+            continuation: a text, as it is to follow: mostly with a space at its beginning.
+            per_token: explain each token of the continuation given those before, instead of their sum.
+        """
+        vocabulary = self.vocabulary
+        config = getattr(self.model, "config", None)
+        if vocabulary is None or getattr(config, "is_encoder_decoder", False):
+            raise BadInput("a continuation needs a language model that reads from left to right, and its tokenizer")
+        if not isinstance(prompt, (str, list)):
+            raise BadInput("a prompt is a text, or a list of its pieces")
+        tokens = vocabulary.plain(continuation)
+        if not tokens:
+            raise BadInput("the continuation has no tokens")
+        texts, division = self._read(prompt)
+        model, at_once = self._function()
+        text = Tokens(texts, division, vocabulary, behind=tokens)
+        found = self._explained(TextGame(text, ContinuationModel(model, tokens, per_token=per_token), at_once), None)
+        found.warn(self.budget.tolerance)
+        names = [vocabulary.tokenizer.decode([token]) for token in tokens]
+        single = not per_token or len(tokens) == 1
+        return shap_explanation_of_texts(found, continuation if single else names)[0]
+
+    def _games(self, texts: Sequence[Text]) -> Iterator[TextGame]:
+        model, at_once = self._function()
+        return (TextGame(self._with_players(text), model, at_once) for text in texts)
+
+    def _function(self) -> tuple[Any, int]:
+        """Return the model as a function of what coalitions are written as, and how many it takes at once."""
+        if isinstance(self.model, nn.Module):
+            check_evaluation_mode(self.model)
+        if self.vocabulary is None:
+            return self.model, self.batch_size
+        model = TokenModel(self.model, self.vocabulary, self.output)  # type: ignore[arg-type]
+        return model, model.most_at_once(self.batch_size)
+
+    def _read(self, text: Text) -> tuple[tuple[str, ...], Division]:
+        """Return the text or the two of a pair, and how they are divided."""
+        if isinstance(text, list) and all(isinstance(piece, str) for piece in text):
+            return ("".join(text),), lambda _: text
+        if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
+            return text, self.players
+        if not isinstance(text, str):
+            raise BadInput(f"a text is a string, a pair of strings or a list of its pieces, not {text!r}")
+        return (text,), self.players
+
+    def _with_players(self, text: Text) -> PlayerText:
+        texts, division = self._read(text)
+        if self.vocabulary is not None:
+            return Tokens(texts, division, self.vocabulary)
+        return Strings(texts, division, None if self.baselines == "drop" else self.baselines)
+
+    def _explained(self, game: TextGame, target: Any) -> Attributions:
+        """Explain one text by the method that suits its players."""
+        players = len(game.text.players)
+        if players < 2:
+            found = self._undivided(game, target, players)
+        else:
+            on = torch.ones(1, players, dtype=torch.float64)
+            request = Request.of(game, Arguments(on, None, target), rounding=_ROUNDING)
+            choice = self._choice(request, game)
+            game.remembers = True
+            found = self._estimated(request, choice)
+        std = None if found.std is None else [_spread(found.std, game.text)]
+        return replace(found, values=[_spread(found.values, game.text)], std=std, pieces=[game.text.pieces])
+
+    def _undivided(self, game: TextGame, target: Any, players: int) -> Attributions:
+        """Explain a text with one player, who has all of prediction − base, or with none."""
+        ends = game(torch.tensor([[1.0], [0.0]])[:, :players])
+        select = Selection.of(ends[:1], target)
+        full, base = select(ends[:1]), select(ends[1:])
+        values = (full - base)[..., None][..., :players]
+        choice = Choice(_EXACT, f"{players} players have only {2**players:,} coalitions", self.budget)
+        return Attributions(
+            values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, (choice,),
+            self._missed(None), evaluations=torch.tensor([2]),
+        )  # fmt: skip
+
+    def _estimated(self, request: Request, choice: Choice) -> Attributions:
+        name = choice.method
+        if name not in self._made:  # which keeps its linear algebra for texts of the same length
+            self._made[name] = METHODS[name].make(request.function)  # type: ignore[arg-type]
+        (game,), (select,) = request.games, request.selections
+        estimate = self._made[name].explain(request, **choice.budget.options(METHODS[name], game))
+        std = None if estimate.std is None else request.answer(estimate.std)
+        return Attributions(
+            request.answer(estimate.values), std, request.full, request.empty, request.gaps(estimate.values),
+            select.chosen, (choice,), self._missed(estimate.missed), evaluations=estimate.evaluations,
+        )  # fmt: skip
+
+    def _missed(self, missed: Tensor | None) -> Tensor | None:
+        """Return whether a text missed the user's tolerance; None if there is none, as our own is not theirs."""
+        if self.budget.tolerance is None:
+            return None
+        return torch.zeros(1, dtype=torch.bool) if missed is None else missed
+
+    def _choice(self, request: Request, game: TextGame) -> Choice:
+        """Return the method for a text, and why."""
+        players, budget = request.players, self.budget
+        if self.requested_method == _EXACT and players > _MOST_PLAYERS:
+            raise BadInput(
+                f"the text has {players} players, and exact values are of {_MOST_PLAYERS} at most: choose longer ones "
+                "(players='sentence'), or method='bayesian'"
+            )
+        if self.requested_method != "auto":
+            return Choice(self.requested_method, "it was asked for", budget)
+        most = budget.max_evaluations or MOST
+        if budget.max_seconds is not None:
+            most = budget.evaluations(_seconds_of_a_coalition(game), 0.0, FEWEST, MOST)
+        if 2**players <= most and players <= _MOST_PLAYERS:
+            reason = f"{players} players have only {2**players:,} coalitions"
+            choice = Choice(_EXACT, reason, replace(budget, max_seconds=None))
+        else:
+            settled = budget.settled(most, min(TOLERANCE, _OF_A_VALUE / players))
+            choice = Choice(_BAYESIAN, f"{players} players have more than {most:,} coalitions", settled)
+        log.info("%s: %s", METHODS[choice.method].name, choice.reason)
+        return choice
+
+    def _target(self, target: Any) -> Any:
+        return self.target if target is OWN_TARGET else target
+
+    def _number(self, target: Any) -> Any:
+        """Return the number of an output by its name."""
+        if isinstance(target, str):
+            return output_number(target, self.output_names)
+        return None if target is None else int(target)
+
+    def _names_of(self, found: Attributions, target: Any) -> list[str] | str | None:
+        """Return the names of the outputs that are explained: of all (a function may have fewer), or of one that all
+        texts have."""
+        chosen = [row.flatten().tolist() for row in found.target]
+        if self.output_names is None or any(each != chosen[0] for each in chosen):
+            return None
+        if max(chosen[0]) >= len(self.output_names):
+            raise BadInput(f"there are {len(self.output_names)} output_names, but more outputs")
+        if target is None and len(chosen[0]) < len(self.output_names):
+            return None
+        names = [self.output_names[number] for number in chosen[0]]
+        return names if found.target.dim() > 1 else names[0]
+
+
+def _vocabulary(tokenizer: Any, model: Any, baselines: str | None) -> Vocabulary:
+    if not isinstance(model, nn.Module):
+        raise BadInput("a tokenizer is for a torch.nn.Module: a function takes texts, and needs none")
+    return Vocabulary(tokenizer, model, baselines)
+
+
+def _spread(part: Tensor, text: PlayerText) -> Tensor:
+    """Return the players' values (1, *outputs, players) as those of all pieces, (*outputs, pieces)."""
+    whole = part.new_zeros(*part.shape[1:-1], len(text.pieces))
+    whole[..., text.players] = part[0]
+    return whole
+
+
+def _seconds_of_a_coalition(game: TextGame) -> float:
+    """Time the model on some coalitions of a text."""
+    generator = torch.Generator().manual_seed(0)
+    masks = torch.rand(_TIMED, len(game.text.players), generator=generator).round()
+    start = time.perf_counter()
+    game(masks)
+    return (time.perf_counter() - start) / _TIMED
+
+
+def _names(model: Any) -> list[str] | None:
+    labels = getattr(getattr(model, "config", None), "id2label", None)
+    return None if not labels else [str(labels[number]) for number in sorted(labels)]
