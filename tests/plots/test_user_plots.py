@@ -6,6 +6,7 @@ import importlib
 import itertools
 import math
 import sys
+import types
 import warnings
 
 import matplotlib as mpl
@@ -19,6 +20,7 @@ from matplotlib.patches import Polygon
 from matplotlib.text import Text
 from scipy import stats
 
+import dasp
 from dasp import plots
 from dasp.errors import BadInput
 from dasp.evaluation import Result
@@ -504,6 +506,20 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(message):
     with pytest.raises(BadInput, match=message) as caught:
         REFUSED[message]()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["waterfall", "text", "bar", "data", "notebook"])
+def test_figures_are_functions_whatever_was_imported_first(first, monkeypatch):
+    """Each figure is in a file of its name, which is not to hide it."""
+    for name in [name for name in sys.modules if name.startswith("dasp.plots")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(dasp, "plots")
+    importlib.import_module(f"dasp.plots.{first}")
+    again = importlib.import_module("dasp.plots")
+    assert again is not plots
+    importlib.import_module("dasp.plots.notebook")
+    assert {type(getattr(again, name)) for name in again.__all__} == {types.FunctionType}
+    assert again.waterfall([1.0, 2.0]).get_yticklabels()
 
 
 def test_matplotlib_is_asked_for(monkeypatch):

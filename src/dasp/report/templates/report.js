@@ -355,12 +355,13 @@ function swarm(line) {
     const rank = layers.get(bins[i]) || 0;
     layers.set(bins[i], rank + 1);
     const y = height / 2 + Math.ceil(rank / 2) * (rank % 2 ? 1 : -1) * lift;
-    const colour = line.ranks ? ranked(line.ranks[i]) : look.getPropertyValue("--neutral");
+    const coloured = line.ranks && line.ranks[i] !== null;  // else the data is missing, or no number
+    const colour = coloured ? ranked(line.ranks[i]) : look.getPropertyValue("--neutral");
     pen.beginPath();
     pen.arc(x(value), y, radius, 0, 2 * Math.PI);
-    pen.strokeStyle = line.ranks ? look.getPropertyValue("--strong") : colour;
+    pen.strokeStyle = coloured ? look.getPropertyValue("--strong") : colour;
     pen.lineWidth = 0.6;
-    if (line.unsure[i]) { pen.strokeStyle = line.ranks ? colour : look.getPropertyValue("--neutral"); pen.lineWidth = 1.2; } else { pen.fillStyle = colour; pen.fill(); }
+    if (line.unsure[i]) { pen.strokeStyle = colour; pen.lineWidth = 1.2; } else { pen.fillStyle = colour; pen.fill(); }
     pen.stroke();
     line.dots.push([x(value), y, line.rows[i]]);
   });

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dasp.display import largest
 from dasp.errors import BadInput
-from dasp.plots.canvas import png
-from dasp.plots.given import read, read_row, read_table
-from dasp.plots.images import image
-from dasp.plots.parts import largest
-from dasp.plots.rows import waterfall
-from dasp.plots.tables import bar
-from dasp.plots.texts import text_html
+from dasp.plots.bar import bar
+from dasp.plots.data import read, read_row, read_table
+from dasp.plots.image import image
+from dasp.plots.style import png
+from dasp.plots.text import text_html
+from dasp.plots.waterfall import waterfall
 from dasp.words import number, plain, within
 
 __all__ = ["described", "picture"]
@@ -36,8 +36,8 @@ def picture(explanation: Any) -> str | None:
             return text_html(explanation)
         found = read(explanation)
         if found.spread:
-            few = explanation if found.alone else explanation[:_MOST_IMAGES]
-            count = 1 if found.alone else len(found.values)
+            few = explanation if found.one_row else explanation[:_MOST_IMAGES]
+            count = 1 if found.one_row else len(found.values)
             return _shown(image(few), f"Pixels that raise (red) and lower (blue) the output, of {count} image(s).")
         if found.values.ndim == 1 or found.values.shape[0] == 1:
             return _shown(waterfall(explanation), described(explanation))

@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from dasp.display import uncertain
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, labelled, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.labels import fitted, numbers_of
-from dasp.plots.style import BLACK, GREY, SMALL, shade, tidy
+from dasp.plots.data import as_array, read
+from dasp.plots.style import (
+    BLACK,
+    GREY,
+    SMALL,
+    add_labels,
+    colour_bar,
+    drawing,
+    fit_text,
+    new_panels,
+    number_format,
+    shade,
+    tidy,
+)
 from dasp.words import INTERVAL
 
 __all__ = ["series"]
@@ -74,13 +85,13 @@ def series(
         axes.plot(lines[i], color=BLACK, linewidth=1.1, zorder=3, marker="." if lines.shape[1] == 1 else None)
         axes.set_xlim(-0.5, lines.shape[1] - 0.5)
         tidy(axes, grid=False)
-        axes.yaxis.set_major_formatter(numbers_of(axes.yaxis))
+        axes.yaxis.set_major_formatter(number_format(axes.yaxis))
         if names is not None:
-            axes.set_ylabel(fitted(names[i], 72 * _HEIGHT, SMALL), fontsize=SMALL, parse_math=False)
+            axes.set_ylabel(fit_text(names[i], 72 * _HEIGHT, SMALL), fontsize=SMALL, parse_math=False)
     label = "value of a step" if feature_mask is None else "value of a window"
     colour_bar(panels, largest, label, pale=True, aspect=25)
-    labelled(panels[0], title=title)
-    labelled(panels[-1], below="step", note="Hatched: the interval of 95 % holds 0." if hatched else "")
+    add_labels(panels[0], title=title)
+    add_labels(panels[-1], below="step", note="Hatched: the interval of 95 % holds 0." if hatched else "")
     return panels[0] if len(panels) == 1 else panels
 
 
@@ -89,7 +100,7 @@ def _by_entry(given: np.ndarray, feature_mask: Any, shape: tuple[int, ...]) -> t
     if feature_mask is None:
         players = np.arange(int(np.prod(shape))).reshape(shape)
     else:
-        mask = array(feature_mask)
+        mask = as_array(feature_mask)
         try:
             players = np.broadcast_to(mask[0] if mask.ndim == 3 else mask, shape)
         except ValueError:
@@ -110,8 +121,8 @@ def _windows(axes: Any, fractions: np.ndarray, players: np.ndarray, half: np.nda
     stops = np.r_[starts[1:], len(players)]
     unsure = False
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        own = half is not None and half[start] > 0 and abs(fractions[start]) <= half[start]
-        unsure |= bool(own)
+        own = half is not None and bool(uncertain(fractions[start], half[start]))
+        unsure |= own
         axes.axvspan(
             start - 0.5, stop - 0.5, facecolor=shade(float(fractions[start])), linewidth=0, zorder=0,
             hatch="//" if own else None, edgecolor=GREY if own else "none", alpha=0.5 if own else None,

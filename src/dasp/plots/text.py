@@ -12,9 +12,19 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, labelled, new_axes, points
-from dasp.plots.given import Given, read_row
-from dasp.plots.style import BLACK, DARK, TEXT, shade, text_width
+from dasp.plots.data import PlotData, read_row
+from dasp.plots.style import (
+    BLACK,
+    DARK,
+    TEXT,
+    add_labels,
+    colour_bar,
+    drawing,
+    new_axes,
+    points,
+    shade,
+    text_width,
+)
 from dasp.words import plain, within
 
 __all__ = ["text", "text_html"]
@@ -57,7 +67,7 @@ def text(
     note = " Dashed: the interval of 95 % holds 0." if found.uncertain.any() else ""
     label = (f"value for {found.output}." if found.output else "value of a piece.") + note
     colour_bar(axes, largest, label, pale=True, location="bottom", shrink=0.5, aspect=40)
-    labelled(axes, title=title)
+    add_labels(axes, title=title)
     axes.figure.draw_without_rendering()  # to know how wide the axes are
     width, height = points(axes)
     size: float = TEXT
@@ -105,7 +115,7 @@ def _alone(explanation: Any) -> bool:
     return np.ndim(values[0]) == 0
 
 
-def _spans(found: Given, largest: float) -> str:
+def _spans(found: PlotData, largest: float) -> str:
     """The pieces of one text, highlighted."""
     pieces = _pieces(found)
     spans = []
@@ -119,7 +129,7 @@ def _spans(found: Given, largest: float) -> str:
     return (" " if _words(pieces) else "").join(spans)
 
 
-def _pieces(found: Given) -> list[str]:
+def _pieces(found: PlotData) -> list[str]:
     """The pieces of a text."""
     if found.data is not None and all(isinstance(piece, str) for piece in found.data):
         return [str(piece) for piece in found.data]
@@ -132,7 +142,7 @@ def _words(pieces: list[str]) -> bool:
     return not any(piece != piece.strip() for piece in pieces)
 
 
-def _limit(found: Given, limit: float | None) -> float:
+def _limit(found: PlotData, limit: float | None) -> float:
     return limit or float(np.abs(found.values).max()) or 1.0
 
 

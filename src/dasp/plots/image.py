@@ -14,17 +14,15 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import LineCollection
 
+from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.style import DIVERGING, SMALL
+from dasp.plots.data import as_array, read
+from dasp.plots.style import DIVERGING, SMALL, colour_bar, drawing, new_panels
 from dasp.words import INTERVAL, plain
 
 __all__ = ["image"]
 
-_CHANNELS = (1, 3, 4)
 _INCH = 2.2  # of a panel
-_PALEST = 0.45  # of the picture below an overlay
 
 
 @drawing
@@ -127,20 +125,20 @@ def _read(
     if only_certain and found.std is None:
         raise BadInput("only_certain needs standard deviations, which these attributions have not")
     shape = found.values.shape
-    one = found.alone or found.data is None or found.data.ndim < 4
-    axis = (2 if found.alone else 3) if found.spread else _channel_axis(shape, one=one)
+    one = found.one_row or found.data is None or found.data.ndim < 4
+    axis = (2 if found.one_row else 3) if found.spread else _channel_axis(shape, one=one)
     values = _channels_last(found.values, axis)
     deviations = None if found.std is None else _channels_last(found.std, axis)
     pictures = found.data
     if pictures is not None:
         alike = pictures.shape == shape
         pictures = _channels_last(pictures, axis if alike else _channel_axis(pictures.shape, one=pictures.ndim == 3))
-    players = None if feature_mask is None else _players(array(feature_mask), values.shape)
+    players = None if feature_mask is None else _players(as_array(feature_mask), values.shape)
     if players is not None:
         values = _of_players(values, players, add=found.spread)
         deviations = None if deviations is None else _of_players(deviations, players, add=found.spread)
-        pixels = _once(values, players)
-        wide = None if deviations is None else np.sqrt(_once(np.square(deviations), players))
+        pixels = pixel_values(values, players)
+        wide = None if deviations is None else np.sqrt(pixel_values(np.square(deviations), players))
     else:
         pixels = values.sum(-1)
         wide = None if deviations is None else deviations.sum(-1)
@@ -150,13 +148,9 @@ def _read(
 
 
 def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
-    """Where the channels of one image or of several are; None if there are none."""
-    first, last = len(shape) - 3, len(shape) - 1
-    if len(shape) == 2:
-        return None
-    if shape[last] in _CHANNELS and shape[first] not in _CHANNELS:
-        return last
-    return first if shape[first] in _CHANNELS and (one or first) else None
+    """Return the axis of the channels of one image or of several; None if there are none."""
+    axis = channel_axis(shape)
+    return None if axis == 0 and not one else axis
 
 
 def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
@@ -198,12 +192,6 @@ def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.nda
     return result
 
 
-def _once(values: np.ndarray, players: np.ndarray) -> np.ndarray:
-    """The sum over the players of a pixel, each of them once, though it may have several channels."""
-    alike = (players[..., :, None] == players[..., None, :]).sum(-1)
-    return (values / alike).sum(-1)
-
-
 def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
     """Lines between pixels of different players, (height, width, channels)."""
     below = (players[1:] != players[:-1]).any(-1)
@@ -212,13 +200,11 @@ def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
     return lines + [[(x + 0.5, y - 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(right)]
 
 
-def _picture(axes: Any, picture: np.ndarray, *, grey: bool = False, palest: float = 0.0) -> None:
-    """Draw a picture whose numbers may be on any scale."""
-    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
-    scaled = (picture - low) / ((high - low) or 1.0)
-    if scaled.shape[2] == 1 or grey:
-        luminance = scaled[..., :3].mean(-1)
-        axes.imshow(palest + (1 - palest) * luminance, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+def _picture(axes: Any, picture: np.ndarray) -> None:
+    """Draw a picture (height, width, channels) whose numbers may be on any scale."""
+    scaled = scaled_picture(picture)
+    if scaled.shape[2] == 1:
+        axes.imshow(scaled[..., 0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     else:
         axes.imshow(scaled, interpolation="nearest")
 
@@ -228,10 +214,10 @@ def _map(axes: Any, values: np.ndarray, limit: float, picture: np.ndarray | None
     if picture is None:
         axes.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         return
-    _picture(axes, picture, grey=True, palest=_PALEST)
-    fractions = np.clip(values / limit, -1, 1)
-    colours = colormaps[DIVERGING](0.5 + 0.5 * np.sign(fractions) * (0.35 + 0.65 * np.abs(fractions)))
-    colours[..., 3] = np.minimum(1, 0.9 * np.sqrt(np.abs(fractions)))
+    axes.imshow(pale(scaled_picture(picture)), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    places, cover = overlay(values, limit)
+    colours = colormaps[DIVERGING](0.5 + 0.5 * places)
+    colours[..., 3] = cover
     axes.imshow(colours, interpolation="nearest")
 
 

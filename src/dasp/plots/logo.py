@@ -19,10 +19,22 @@ from matplotlib.transforms import Affine2D
 from torch import Tensor
 
 from dasp.errors import BadInput
-from dasp.plots.canvas import drawing, labelled, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.labels import numbers_of
-from dasp.plots.style import BLUE, GREEN, GREY, ORANGE, SMALL, TEXT, VERMILLION, empty_figure, tidy
+from dasp.plots.data import as_array, read
+from dasp.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    SMALL,
+    TEXT,
+    VERMILLION,
+    add_labels,
+    drawing,
+    empty_figure,
+    new_panels,
+    number_format,
+    tidy,
+)
 from dasp.words import INTERVAL
 
 __all__ = ["logo", "logos"]
@@ -100,15 +112,15 @@ def logo(
         axes.set_xlim(line[0] + 0.5, line[0] + across + 0.5)
         axes.set_ylim(min(low, 0) - edge, max(high, 0) + edge)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        axes.yaxis.set_major_formatter(numbers_of(axes.yaxis))
+        axes.yaxis.set_major_formatter(number_format(axes.yaxis))
         axes.set_ylabel("value", fontsize=SMALL)
         tidy(axes, grid=False)
     pale = half is not None and bool((np.abs(values) <= half)[half > 0].any())
     note = "" if half is None else "Thin bars: intervals of 95 %." + " Pale: the interval holds 0." * pale
-    labelled(panels[0], title=title)
+    add_labels(panels[0], title=title)
     if highlighted and title:
         panels[0].set_title(title, fontsize=TEXT, fontweight="bold", loc="left", pad=18, parse_math=False)
-    labelled(panels[-1], below="position", note=note)
+    add_labels(panels[-1], below="position", note=note)
     return panels[0] if len(panels) == 1 else panels
 
 
@@ -118,7 +130,7 @@ def _decoded(data: np.ndarray | None, letters: str) -> str:
         raise BadInput("which letters are these? Give sequence='GATTACA…', or the one-hot encoding as data")
     if data.dtype.kind in "OU" and data.ndim == 1:
         return "".join(str(letter) for letter in data)
-    data = array(data).squeeze()
+    data = as_array(data).squeeze()
     if data.ndim != 2 or len(letters) not in data.shape:
         raise BadInput(
             f"data of the shape {data.shape} are no one-hot encoding of {letters!r}: give the sequence itself"
