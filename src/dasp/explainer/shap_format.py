@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dasp.display import channel_axis
 from dasp.errors import BadInput
 from dasp.explainer.result import Attributed
 
 __all__ = ["explanation", "explanation_type", "is_image"]
 
-_COLOURS = (1, 3, 4)  # channels: grey, RGB, RGBA
 _MOST_MEMBERS = 3  # of a group that are named
 
 
@@ -79,11 +79,7 @@ def is_image(shape: Sequence[int]) -> bool:
 
 def _channels(shape: Sequence[int]) -> int | None:
     """The axis of the channels of images; None if these are no images."""
-    if len(shape) != 4:
-        return None
-    if shape[3] in _COLOURS and shape[1] not in _COLOURS:
-        return 3
-    return 1 if shape[1] in _COLOURS else None
+    return channel_axis(shape) if len(shape) == 4 else None
 
 
 def _spread(values: np.ndarray, feature_mask: Tensor, data: np.ndarray) -> np.ndarray:
