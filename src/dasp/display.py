@@ -1,6 +1,7 @@
-"""What figures and pages decide alike: which players are shown by name, and how values become colours.
+"""What figures, pages and summaries decide alike: which players they name, and how values become colours.
 
     players    the largest by name, all others as one sum; values are hatched if their interval of 95 % holds 0
+    words      a piece of a text counts as a word, whatever its case and the punctuation around it
     images     the value of a pixel is the sum over its players; red raises the output, blue lowers it
 
 It needs NumPy alone: pages are written without matplotlib and without torch.
@@ -8,6 +9,7 @@ It needs NumPy alone: pages are written without matplotlib and without torch.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +20,13 @@ from dasp.words import interval_of
 
 __all__ = [
     "CHANNELS", "channel_axis", "data_fractions", "half_of_mean", "half_of_sum", "largest", "overlay", "pale",
-    "pixel_values", "scaled_picture", "uncertain",
+    "pixel_values", "scaled_picture", "uncertain", "word_of",
 ]  # fmt: skip
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
 _PALEST = 0.45  # the grey of black below an overlay
+_LONGEST_WORD = 40  # characters
+_AROUND = string.punctuation + string.whitespace + "…“”‘’«»–—"
 
 
 def largest(sizes: NDArray[Any], most: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -44,6 +48,17 @@ def uncertain(values: Any, halves: Any) -> Any:
     [False, True, False]
     """
     return (np.abs(values) <= halves) & (np.asarray(halves) > 0)
+
+
+def word_of(piece: str) -> str | None:
+    """Return the word of a piece of a text, in small letters and without punctuation around it; None if there is none,
+    or if it is longer than a word: such pieces hardly come again.
+
+    >>> word_of(" Good,"), word_of("..."), word_of("a whole sentence that hardly comes again in another text")
+    ('good', None, None)
+    """
+    word = piece.lower().strip(_AROUND)
+    return word if 0 < len(word) <= _LONGEST_WORD else None
 
 
 def half_of_sum(halves: NDArray[Any]) -> float:

@@ -9,7 +9,6 @@ and the standard deviations σ of the values themselves. The second term alone i
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.display import half_of_mean, uncertain
+from dasp.display import half_of_mean, uncertain, word_of
 from dasp.report.contents import Contents, OutputRows
 from dasp.words import INTERVAL, number, plain
 
 __all__ = ["Fact", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict"]
 
-_LONGEST = 40  # characters of a word that counts
-_AROUND = string.punctuation + string.whitespace + "…“”‘’«»–—"
 _FEW = 8  # outputs that are listed
 _GOOD = 0.25  # of the typical size of a value: errors beyond it are a warning
 _PARAMETERS = "the model's parameters"
@@ -162,13 +159,12 @@ def _root_mean_squares(rows: Any) -> NDArray[Any]:
 
 
 def _add_words(words: dict[str, _Sums], some: OutputRows) -> None:
-    """Add pieces of texts to the sums of their words, in small letters and without punctuation; pieces longer than a
-    word hardly come again."""
+    """Add the values of pieces of texts to the sums of their words."""
     assert some.pieces is not None
     for i, pieces in enumerate(some.pieces):
         for j, piece in enumerate(pieces):
-            word = piece.lower().strip(_AROUND)
-            if 0 < len(word) <= _LONGEST:
+            word = word_of(piece)
+            if word is not None:
                 std = None if some.std is None else np.array([some.std[i][j]])
                 words.setdefault(word, _Sums()).add(np.array([some.values[i][j]]), std)
 
