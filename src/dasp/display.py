@@ -1,6 +1,6 @@
 """What figures, pages and summaries decide alike: which players they name, and how values become colours.
 
-    players    the largest by name, all others as one sum; values are hatched if their interval of 95 % holds 0
+    players    the largest by name, all others as one sum; values are hatched if their 95 % interval includes 0
     words      a piece of a text counts as a word, whatever its case and the punctuation around it
     images     the value of a pixel is the sum over its players; red raises the output, blue lowers it
 
@@ -42,7 +42,7 @@ def largest(sizes: NDArray[Any], most: int) -> tuple[NDArray[Any], NDArray[Any]]
 
 
 def uncertain(values: Any, halves: Any) -> Any:
-    """Return where the interval value ± half holds 0; an exact 0 (half = 0) is certain.
+    """Return where the interval value ± half includes 0; an exact 0 (half = 0) is certain.
 
     >>> uncertain(np.array([1.0, 1.0, 0.0]), np.array([0.5, 2.0, 0.0])).tolist()
     [False, True, False]
@@ -67,7 +67,7 @@ def half_of_sum(halves: NDArray[Any]) -> float:
 
 
 def half_of_mean(rows: int, spread: float, inner: float) -> float:
-    """Return half of the interval of 95 % of a mean over rows: √(t² s²/n + h²).
+    """Return half of the 95 % interval of a mean over rows: √(t² s²/n + h²).
 
     Other rows of the same kind would have another mean (spread s, Student's quantile t), and the values themselves
     have errors (h, which is `inner`).

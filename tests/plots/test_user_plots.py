@@ -245,7 +245,7 @@ def test_what_may_be_nothing_is_hatched(plot):
         assert hatched[0].get_width() == pytest.approx(-1)
     else:
         assert isinstance(hatched[0], Polygon)
-    assert "the interval holds 0" in axes.get_xlabel().replace("\n", " ")
+    assert "the interval includes 0" in axes.get_xlabel().replace("\n", " ")
 
 
 @pytest.mark.parametrize("draw", [plots.waterfall, plots.bar, plots.force])
@@ -487,17 +487,17 @@ REFUSED = {
     "data has the shape": lambda: plots.bar(random(3), data=[1.0]),
     "are not a table": lambda: plots.bar(random(2, 3, 4)),
     "the dict is empty": lambda: plots.image({}),
-    "are no images": lambda: plots.image(random(3)),
+    "are not images": lambda: plots.image(random(3)),
     "do not fit on one ax": lambda: plots.image(random(2, 1, 4, 4), ax=plt.figure().subplots()),
     "does not broadcast": lambda: plots.image(random(4, 4), feature_mask=np.zeros((3, 3))),
     "only_certain needs": lambda: plots.image(random(4, 4), only_certain=True),
     "needs its numbers": lambda: plots.series(random(4)),
     "3 values for 2 players and 4 entries": lambda: plots.series(random(3), data=random(4), feature_mask=[0, 0, 1, 1]),
-    "which letters": lambda: plots.logo(random(4)),
+    "letters are not known": lambda: plots.logo(random(4)),
     "not those of all pairs": lambda: plots.interactions(random(3, 4)),
-    "which errors are stated": lambda: plots.calibration(random(3), random(3)),
+    "stated errors are not known": lambda: plots.calibration(random(3), random(3)),
     "by is 'money'": lambda: plots.cost({"a": [(1, 1)]}, by="money"),
-    "no pieces of text": lambda: plots.text(random(3), data=random(3)),
+    "not pieces of text": lambda: plots.text(random(3), data=random(3)),
 }  # fmt: skip
 
 

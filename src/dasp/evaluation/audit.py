@@ -68,7 +68,7 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class Audit:
-    """How far attributions are from the Shapley values; numbers are (rows, *outputs)."""
+    """The result of an audit: how far attributions are from the Shapley values. Numbers are (rows, *outputs)."""
 
     rmse: Interval
     relative: Interval  # the RMSE divided by the root mean square of the Shapley values

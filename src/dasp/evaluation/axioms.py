@@ -1,4 +1,4 @@
-"""Which of the paper's six axioms does an attribution method fulfil? Measured, on any model.
+"""The paper's six axioms, measured: which of them does an attribution method fulfil, on any model?
 
 Every check gives a *violation*: the largest error over all rows, relative to the rows' root mean square of what it is
 compared with (0.3 is 30 %). With attributions R of a function f at x, for a baseline b:

@@ -42,7 +42,7 @@ def bar(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw the mean |value| of every feature over all rows, with intervals of 95 %; for one row, its values.
+    """Draw the mean |value| of every feature over all rows, with 95 % intervals; for one row, its values.
 
     There are two reasons for an interval. The thin bar holds both: with other rows the mean would be another (s/√n for
     the spread s over n rows, times Student's quantile), and every value has an error of its own (√Σσ²/n for standard
@@ -52,7 +52,7 @@ def bar(
     Args:
         explanation: a `shap.Explanation` of a table, or attributions (rows, features).
         names, data, std, output: as in `waterfall`, for all rows.
-        most: how many lines there are at most; the last one is for all other features together.
+        most: the largest number of lines; the last one is for all other features together.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -126,11 +126,11 @@ def _halves(found: PlotData, signed: np.ndarray, group: list[int]) -> tuple[floa
 def _bar_note(found: PlotData, hatched: bool) -> str:
     if len(found.values) == 1:
         return error_note(found, hatched=hatched)
-    zero = " Hatched: it holds 0." * hatched
+    zero = " Hatched: the interval includes 0." * hatched
     if found.half is None or not found.half.any():
         errors = "Errors of the values are not known." if found.half is None else "The values are exact."
-        return f"Thin bars and ±: intervals of 95 % for other rows of the same kind. {errors}{zero}"
+        return f"Thin bars and ±: 95 % intervals for other rows of the same kind. {errors}{zero}"
     return (
-        "Thin bars and ±: intervals of 95 % for other rows of the same kind and errors of the values together; thick "
+        "Thin bars and ±: 95 % intervals for other rows of the same kind and errors of the values together; thick "
         f"bars: for errors of the values alone.{zero}"
     )

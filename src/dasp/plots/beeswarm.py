@@ -49,13 +49,13 @@ def beeswarm(
     """Draw the values of all rows as dots, a line for each feature, coloured by what the feature is in that row.
 
     `shap.plots.beeswarm` takes explanations of `dasp.Explainer`, too; this one also shows errors: the thin bar below
-    a swarm is as long as the typical interval of 95 % (by the root mean square of the standard deviations), and dots
-    whose own interval holds 0 are hollow.
+    a swarm is as long as the typical 95 % interval (by the root mean square of the standard deviations), and dots
+    whose own interval includes 0 are hollow.
 
     Args:
         explanation: a `shap.Explanation` of a table, or attributions (rows, features).
         names, data, std, output: as in `waterfall`, for all rows.
-        most: how many lines there are at most; the last one is for all other features together.
+        most: the largest number of lines; the last one is for all other features together.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -160,5 +160,5 @@ def _data_bar(axes: Any) -> None:
 def _swarm_note(found: PlotData) -> str:
     if found.half is None or not found.half.any():
         return error_note(found, hatched=False)
-    hollow = " Hollow dots: their interval holds 0." * bool(found.uncertain.any())
-    return f"Thin bars: the typical length of an interval of 95 %.{hollow}"
+    hollow = " Hollow dots: their interval includes 0." * bool(found.uncertain.any())
+    return f"Thin bars: the typical length of a 95 % interval.{hollow}"

@@ -30,13 +30,14 @@ def calibration(
     """Draw the error that attributions state beside the actual one: honest error bars are on the diagonal.
 
     Every dot is a value; the line joins the root mean square of the actual errors of values that state about the same
-    error. Above the diagonal errors are larger than stated. How many intervals of 95 % hold the truth is written below.
+    error. Above the diagonal errors are larger than stated. Below it is written how many 95 % intervals hold
+    the truth.
 
     Args:
         explanation: a `shap.Explanation`, or attributions of any shape.
         truth: the exact values, in the same shape; or sampled ones.
-        std: the standard deviations that are stated, if the explanation does not tell.
-        truth_std: those of sampled true values, which are added to the stated ones.
+        std: the standard deviations that are stated, if the explanation has none.
+        truth_std: the standard deviations of sampled true values; their variances are added to the stated ones.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -46,7 +47,7 @@ def calibration(
     """
     found = read(explanation, std=std)
     if found.std is None:
-        raise BadInput("which errors are stated? Give the standard deviations of the attributions as std")
+        raise BadInput("the stated errors are not known: give the standard deviations of the attributions as std")
     actual = as_array(truth).astype(np.float64)
     if actual.shape != found.values.shape:
         raise BadInput(f"the truth has the shape {actual.shape}, and the values {found.values.shape}")
@@ -62,7 +63,7 @@ def calibration(
     exact = f" {int((~drawn).sum()):,} state no error, and are not drawn." if not drawn.all() else ""
     add_labels(
         axes, title=title, below="stated error (standard deviation)",
-        note=f"Intervals of 95 % hold the truth for {100 * held:.3g} % of {len(error):,} values.{exact}",
+        note=f"95 % intervals hold the truth for {100 * held:.3g} % of {len(error):,} values.{exact}",
     )  # fmt: skip
     return axes
 

@@ -1,4 +1,4 @@
-"""The error of methods against what they cost."""
+"""The error of methods against their cost, in evaluations or in time."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def cost(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw the error of methods against what they cost, a line for each; both axes are logarithmic.
+    """Draw the error of methods against their cost, a line for each; both axes are logarithmic.
 
     Args:
-        results: what `dasp.evaluation.compare` returns, or points (cost, error) by the name of the method.
+        results: the results of `dasp.evaluation.compare`, or points (cost, error) by the name of the method.
         by: "evaluations" or "seconds".
-        standard_error: of a sampled truth: errors below it say nothing, and are shaded.
+        standard_error: the standard error of a sampled truth: errors below it say nothing, and are shaded.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -101,7 +101,7 @@ def _points(
 
 
 def _styles(names: Sequence[str]) -> list[Style]:
-    """The styles of methods; those that are not known get colours, markers and lines in turn."""
+    """Return the styles of methods; those that are not known get colours, markers and lines in turn."""
     taken = {style_of(name).colour for name in names if name in STYLES}
     colours = [colour for colour in _COLOURS if colour not in taken] or _COLOURS
     kinds = [Style(colour, marker, line) for line in ("-", "--", ":") for marker in "osD^vP" for colour in colours]

@@ -44,12 +44,12 @@ class PlotData:
 
     @property
     def half(self) -> np.ndarray | None:
-        """Half of the interval of 95 %: the true value is within ± half with that probability."""
+        """Half of the 95 % interval: the true value is within ± half with that probability."""
         return None if self.std is None else INTERVAL * self.std
 
     @property
     def uncertain(self) -> np.ndarray:
-        """True where the interval of 95 % holds 0, and is not only 0."""
+        """True where the 95 % interval includes 0, and is not only 0."""
         return np.zeros(self.values.shape, dtype=bool) if self.half is None else uncertain(self.values, self.half)
 
 
@@ -170,11 +170,11 @@ class Part:
 
     label: str
     value: float
-    half: float | None  # half of the interval of 95 %; None if it is not known
+    half: float | None  # half of the 95 % interval; None if it is not known
 
     @property
     def uncertain(self) -> bool:
-        """True if the interval holds 0, and is not only 0."""
+        """True if the interval includes 0, and is not only 0."""
         return self.half is not None and bool(uncertain(self.value, self.half))
 
     @property
@@ -217,7 +217,7 @@ def error_note(found: PlotData, *, hatched: bool) -> str:
         return "No error bars: the standard deviations of the values are not known."
     if not found.half.any():
         return "No error bars: the values are exact."
-    return "Thin bars and ±: intervals of 95 %." + " Hatched: the interval holds 0." * hatched
+    return "Thin bars and ±: 95 % intervals." + " Hatched: the interval includes 0." * hatched
 
 
 def end_labels(found: PlotData, start: float, end: float) -> tuple[str, str]:

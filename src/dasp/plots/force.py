@@ -53,14 +53,14 @@ def force(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw what each player of one row adds to the base value, to give the prediction, with intervals of 95 %.
+    """Draw what each player of one row adds to the base value, to give the prediction, with 95 % intervals.
 
     Args:
         explanation: one row of a `shap.Explanation`, or the attributions of one row; their sum and `base` are taken
             for the prediction.
-        names, data, std, base, output: the players' names, what they are in this row, the standard deviations of
-            their values, what the values add to, and what is explained; if the explanation does not tell.
-        most: how many players are named, as far as there is room; the others are lumped together.
+        names, data, std, base, output: the names of the players, their data in this row, the standard deviations of
+            their values, the base value and the name of the output; for what the explanation does not have.
+        most: the largest number of players that are named, as far as there is room; the others are summed.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -105,14 +105,14 @@ def force(
 
 
 def _sides(found: PlotData, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The players that push up and those that pull down: the largest, to be named, and the others."""
+    """Return the players that push up and those that pull down: of each, the largest, to be named, and the others."""
     order = np.argsort(-np.abs(found.values), kind="stable")
     sides = [found.values[order] > 0, found.values[order] < 0]
     return [(order[:most][side[:most]], order[most:][side[most:]]) for side in sides]
 
 
 def _heights(found: PlotData, most: int) -> tuple[float, float]:
-    """What forces with their error bars and marks take above the labels, and what the labels take."""
+    """Return the height of forces with their error bars and marks, and the height of the labels below them."""
     lines = max(len(named) + bool(len(rest)) for named, rest in _sides(found, most))
     bars = lines if found.half is not None and found.half.any() else 1
     return _BAND + _BAR * (bars + 1) + 2 * _MARK, _LINE * (lines + 1)

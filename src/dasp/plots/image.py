@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import LineCollection
 
-from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture
+from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture, uncertain
 from dasp.errors import BadInput
 from dasp.plots.data import as_array, read
 from dasp.plots.style import DIVERGING, SMALL, colour_bar, drawing, new_panels
@@ -43,14 +43,15 @@ def image(
     Args:
         explanation: a `shap.Explanation` of images, or attributions: (height, width), with channels first or last,
             or several rows of them. A dict of such by the methods' names draws them side by side.
-        data: the pictures, if the explanation does not tell: like the attributions.
-        std: the standard deviations of attributions, if the explanation does not tell.
+        data: the pictures, in the shape of the attributions, if the explanation has none.
+        std: the standard deviations of the attributions, if the explanation has none.
         feature_mask: the players, integers that broadcast to an image, or to rows of them that each have players of
             their own; they are outlined. Every pixel of a player has the player's value, as Captum gives it;
             explanations of `dasp.Explainer`, where it is divided among pixels, are added up.
-        overlay: draw over the picture; else beside it. By default over it, but beside it for several methods.
+        overlay: True to draw over the picture, False to draw beside it. By default one method is drawn over it, and
+            several are drawn beside it.
         limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
-        only_certain: leave out values whose interval of 95 % holds 0. Without a feature_mask, the standard deviations
+        only_certain: leave out values whose 95 % interval includes 0. Without a feature_mask, the standard deviations
             of a pixel's channels are added: this is right if they are one player, and otherwise leaves out too much.
         title: above the panel of one method; those of a dict have their names there.
         ax: the axes to draw on, for one image of one method without its picture beside it.
@@ -73,9 +74,7 @@ def image(
     headings = {name: "\n".join(textwrap.wrap(plain(name), 26)) for name in columns}
     if ax is not None:
         if shape[0] * len(columns) > 1:
-            raise BadInput(
-                f"{shape[0] * len(columns)} panels do not fit on one ax: leave it out, and they get a figure"
-            )
+            raise BadInput(f"{shape[0] * len(columns)} panels do not fit on one ax: leave ax out for a new figure")
         panels = np.array([[ax]])
     else:
         aspect = min(max(shape[1] / shape[2], 0.3), 3.0)
@@ -96,12 +95,12 @@ def image(
                 axes.set_title(headings[name], fontsize=SMALL, parse_math=False)
             _framed(axes)
     label = "value" if feature_mask is None else "value of a player"
-    colour_bar(panels, largest, f"{label}, where its interval does not hold 0" if only_certain else label, aspect=25)
+    colour_bar(panels, largest, f"{label}, where its interval does not include 0" if only_certain else label, aspect=25)
     return panels[0, 0] if panels.size == 1 else panels
 
 
 def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> tuple[int, ...]:
-    """The shape (rows, height, width) of all maps, and of the pictures."""
+    """Return the shape (rows, height, width) of all maps and pictures, or say which has another one."""
     if not found:
         raise BadInput("there are no attributions to draw: the dict is empty")
     shape = next(iter(found.values())).shape
@@ -116,14 +115,14 @@ def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> 
 def _read(
     given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """The values of pixels, (rows, height, width), the pictures and the players, (…, height, width, channels)."""
+    """Return the values of pixels, (rows, height, width), and pictures and players, (…, height, width, channels)."""
     found = read(given, data=data, std=std)
     if not 2 <= found.values.ndim <= 4:
         raise BadInput(
-            f"values of the shape {found.values.shape} are no images: (height, width) is needed, or channels"
+            f"values of the shape {found.values.shape} are not images: give (height, width), or channels as well"
         )
     if only_certain and found.std is None:
-        raise BadInput("only_certain needs standard deviations, which these attributions have not")
+        raise BadInput("only_certain needs standard deviations, which these attributions do not have: give std")
     shape = found.values.shape
     one = found.one_row or found.data is None or found.data.ndim < 4
     axis = (2 if found.one_row else 3) if found.spread else _channel_axis(shape, one=one)
@@ -143,7 +142,7 @@ def _read(
         pixels = values.sum(-1)
         wide = None if deviations is None else deviations.sum(-1)
     if only_certain and wide is not None:
-        pixels = np.where(np.abs(pixels) <= INTERVAL * wide, 0, pixels)
+        pixels = np.where(uncertain(pixels, INTERVAL * wide), 0, pixels)
     return pixels, pictures, players
 
 
@@ -162,7 +161,7 @@ def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
 
 
 def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The number of every entry's player, (1 or rows, height, width, channels), from 0 in each row."""
+    """Return the number of every entry's player, (1 or rows, height, width, channels), from 0 in each row."""
     rows, height, width, channels = shape
     given = mask.shape
     if mask.ndim == 3 and channels == 1 and given == (rows, height, width):
@@ -183,7 +182,7 @@ def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.ndarray:
-    """Entries with the value of their player: the mean of its entries, which all have it, or their sum."""
+    """Return the value of every entry's player: the mean of its entries, which all have it, or their sum."""
     result = np.empty_like(values)
     for row, own, entries in zip(result, np.broadcast_to(players, values.shape), values, strict=True):
         numbers = own.ravel()
@@ -193,7 +192,7 @@ def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.nda
 
 
 def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
-    """Lines between pixels of different players, (height, width, channels)."""
+    """Return the lines between pixels of different players, (height, width, channels)."""
     below = (players[1:] != players[:-1]).any(-1)
     right = (players[:, 1:] != players[:, :-1]).any(-1)
     lines = [[(x - 0.5, y + 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(below)]

@@ -44,8 +44,8 @@ def interactions(
 
     Args:
         values: (players, players) of one row, or (rows, players, players), whose mean is drawn.
-        names: of the players.
-        most: how many players are drawn at most: those whose interactions are largest in sum.
+        names: the names of the players.
+        most: the largest number of players: those whose interactions are largest in sum are drawn.
         limit: the value of the darkest colour; by default the largest.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.

@@ -47,10 +47,11 @@ def series(
     Args:
         explanation: one row of a `shap.Explanation`, or attributions: (steps,), (channels, steps), or one number for
             every player of the feature mask.
-        data: the series, (steps,) or (channels, steps), if the explanation does not tell.
-        std: the standard deviations of attributions; windows whose interval of 95 % holds 0 are hatched.
-        feature_mask: which entries are one player, as `dasp.players.windows` tells; else every step is one.
-        names: of the channels.
+        data: the series, (steps,) or (channels, steps), if the explanation has none.
+        std: the standard deviations of attributions; windows whose 95 % interval includes 0 are hatched.
+        feature_mask: the number of every entry's player, as `dasp.players.windows` gives it; by default every step is
+            a player.
+        names: the names of the channels.
         limit: the value of the strongest colour; by default the largest.
         title: above the first panel.
         ax: the axes to draw on, for one channel.
@@ -72,7 +73,7 @@ def series(
     values, players = _by_entry(found.values, feature_mask, lines.shape)
     half = None if found.std is None else INTERVAL * _by_entry(found.std, feature_mask, lines.shape)[0]
     if ax is not None and len(lines) > 1:
-        raise BadInput(f"{len(lines)} channels do not fit on one ax: leave it out, and they get a figure")
+        raise BadInput(f"{len(lines)} channels do not fit on one ax: leave ax out for a new figure")
     panels = (
         new_panels(len(lines), 1, _WIDTH, _HEIGHT * len(lines) + 0.8, sharex=True)[:, 0]
         if ax is None
@@ -91,12 +92,12 @@ def series(
     label = "value of a step" if feature_mask is None else "value of a window"
     colour_bar(panels, largest, label, pale=True, aspect=25)
     add_labels(panels[0], title=title)
-    add_labels(panels[-1], below="step", note="Hatched: the interval of 95 % holds 0." if hatched else "")
+    add_labels(panels[-1], below="step", note="Hatched: the 95 % interval includes 0." if hatched else "")
     return panels[0] if len(panels) == 1 else panels
 
 
 def _by_entry(given: np.ndarray, feature_mask: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The value of every entry's player, and the player's number, (channels, steps)."""
+    """Return the value of every entry's player, and the player's number, (channels, steps)."""
     if feature_mask is None:
         players = np.arange(int(np.prod(shape))).reshape(shape)
     else:
@@ -116,7 +117,7 @@ def _by_entry(given: np.ndarray, feature_mask: Any, shape: tuple[int, ...]) -> t
 
 
 def _windows(axes: Any, fractions: np.ndarray, players: np.ndarray, half: np.ndarray | None) -> bool:
-    """Shade runs of steps of one player; tell whether any is uncertain."""
+    """Shade runs of steps of one player; return True if any is uncertain."""
     starts = np.flatnonzero(np.r_[True, players[1:] != players[:-1]])
     stops = np.r_[starts[1:], len(players)]
     unsure = False

@@ -44,13 +44,13 @@ def waterfall(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw what every player of one row adds to the base value, the largest on top, with intervals of 95 %.
+    """Draw what every player of one row adds to the base value, the largest on top, with 95 % intervals.
 
     Args:
         explanation: one row of a `shap.Explanation`, or the attributions of one row.
-        names, data, std, base, output: the players' names, what they are in this row, the standard deviations of
-            their values, what the values add to, and what is explained; if the explanation does not tell.
-        most: how many lines there are at most; the smallest players are on one line, with their sum.
+        names, data, std, base, output: the names of the players, their data in this row, the standard deviations of
+            their values, the base value and the name of the output; for what the explanation does not have.
+        most: the largest number of lines; the smallest players share one, with their sum.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 

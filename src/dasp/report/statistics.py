@@ -34,13 +34,13 @@ class Player:
 
     name: str
     mean: float  # the mean |value|
-    half: float  # half of its interval of 95 %
+    half: float  # half of its 95 % interval
     inner: float | None  # half of the interval from errors alone; None if these are not known
     number: int  # the number of rows
 
     @property
     def uncertain(self) -> bool:
-        """True if the interval holds 0."""
+        """True if the interval includes 0."""
         return self.number > 1 and bool(uncertain(self.mean, self.half))
 
 

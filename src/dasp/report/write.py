@@ -48,7 +48,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
     return render(
         "report.html",
         script="report.js",
-        title=f"Why {contents.files.get('MODEL', 'the model')} said that",
+        title=f"Explanation of {contents.files.get('MODEL', 'the model')}",
         contents=contents,
         known=known,
         kind=rows.kind,
