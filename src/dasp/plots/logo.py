@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
-from torch import Tensor
 
 from dasp.display import uncertain
 from dasp.errors import BadInput
@@ -31,21 +28,19 @@ from dasp.plots.style import (
     VERMILLION,
     add_labels,
     drawing,
-    empty_figure,
     new_panels,
     number_format,
     tidy,
 )
 from dasp.words import INTERVAL
 
-__all__ = ["draw_letters", "lines_of", "logo", "logos", "name_spans", "shade_spans"]
+__all__ = ["logo"]
 
 # Green, blue, orange and red as usual, in colours that colour-blind readers can tell apart.
-COLOURS = {"A": GREEN, "C": BLUE, "G": ORANGE, "T": VERMILLION}
+_COLOURS = {"A": GREEN, "C": BLUE, "G": ORANGE, "T": VERMILLION}
 _LINE = 100  # positions
 _PALE = 0.35  # opacity
 _FILLED = 0.92  # of a letter's width
-_TALLEST = 1.5  # times the largest true value, that is shown
 _SHADES = ("#F0E442", "#CC79A7", "#56B4E9")  # of motifs, by name
 
 
@@ -92,7 +87,7 @@ def logo(
         raise BadInput(f"there are {values.shape} values for a sequence of {len(sequence)} letters")
     half = None if variances is None else INTERVAL * np.sqrt(variances)
     unsure = np.zeros(len(values), dtype=bool) if half is None else uncertain(values, half)
-    lines = lines_of(sequence)
+    lines = _lines(sequence)
     if ax is not None and len(lines) > 1:
         raise BadInput(f"{len(sequence)} positions do not fit on one ax: leave ax out for a new figure")
     across = min(len(sequence), _LINE)
@@ -105,12 +100,12 @@ def logo(
     low, high = float((values - bars).min()), float((values + bars).max())
     edge = 0.05 * max(high, -low) or 1.0
     for axes, line in zip(panels, lines, strict=True):
-        draw_letters(axes, sequence, values.tolist(), line, unsure)
+        _draw_letters(axes, sequence, values.tolist(), line, unsure)
         if half is not None and half.any():
             where = np.array(line)
             axes.errorbar(where + 1, values[where], half[where], fmt="none", ecolor="0.35", elinewidth=0.7, zorder=3)
-        shade_spans(axes, highlighted, line)
-        name_spans(axes, highlighted, line)
+        _shade_spans(axes, highlighted, line)
+        _name_spans(axes, highlighted, line)
         axes.axhline(0, color=GREY, linewidth=0.6)
         axes.set_xlim(line[0] + 0.5, line[0] + across + 0.5)
         axes.set_ylim(min(low, 0) - edge, max(high, 0) + edge)
@@ -141,48 +136,6 @@ def _decoded(data: np.ndarray | None, letters: str) -> str:
     return "".join(letters[i] for i in places)
 
 
-def logos(
-    sequence: str, attributions: dict[str, Tensor], motifs: Sequence[tuple[int, int, str]], *, title: str
-) -> Figure:
-    """Draw a panel for every method, the truth first, in lines of 100 positions.
-
-    Args:
-        sequence: the letters.
-        attributions: for each method a value per position; the first are the truth.
-        motifs: start, length and name of what was planted in the sequence.
-        title: above the figure.
-
-    All panels have the same scale, at most one and a half times what the truth needs: letters that are larger are cut
-    off at the edge of their panel.
-    """
-    lines = lines_of(sequence)
-    limits = _limits(list(attributions.values()))
-    height = 0.85 if len(attributions) <= 8 else 0.6
-    figure = empty_figure(12, (height * len(attributions) + 0.7) * len(lines) + 0.4, title, h_pad=0.02, hspace=0.0)
-    for part, line in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
-        panels = part.subplots(len(attributions), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, (name, values) in zip(panels, attributions.items(), strict=True):
-            draw_letters(axes, sequence, values.tolist(), line)
-            shade_spans(axes, motifs, line)
-            axes.set_ylabel(textwrap.fill(name, 20), fontsize=SMALL, rotation=0, ha="right", va="center")
-            axes.axhline(0, color=GREY, linewidth=0.6)
-            tidy(axes, grid=False)
-        panels[0].set_ylim(*limits)
-        panels[0].set_xlim(line[0] + 0.5, line[0] + _LINE + 0.5)
-        name_spans(panels[0], motifs, line)
-        panels[-1].set_xlabel("position (the height of a letter is its attribution)", fontsize=TEXT)
-        panels[0].yaxis.label.set_fontweight("bold")
-    return figure
-
-
-def _limits(values: list[Tensor]) -> tuple[float, float]:
-    """Find limits from the lowest to the highest value, neither much beyond the largest true one."""
-    largest = _TALLEST * float(values[0].abs().max()) or 1.0
-    low = max(min(float(v.min()) for v in values), -largest)
-    high = min(max(float(v.max()) for v in values), largest)
-    return 1.05 * min(low, -0.1 * high), 1.05 * max(high, -0.1 * low)
-
-
 @cache
 def _letter(letter: str) -> Path:
     """Outline a letter that fills the unit square."""
@@ -191,12 +144,12 @@ def _letter(letter: str) -> Path:
     return path.transformed(Affine2D().translate(-box.x0, -box.y0).scale(1 / box.width, 1 / box.height))
 
 
-def lines_of(sequence: str) -> list[range]:
+def _lines(sequence: str) -> list[range]:
     """Break a sequence into lines of 100 positions."""
     return [range(i, min(i + _LINE, len(sequence))) for i in range(0, len(sequence), _LINE)]
 
 
-def draw_letters(axes: Any, sequence: str, values: list[float], line: range, pale: np.ndarray | None = None) -> None:
+def _draw_letters(axes: Any, sequence: str, values: list[float], line: range, pale: np.ndarray | None = None) -> None:
     """Draw letters at positions counted from 1, one collection for each kind."""
     for kind in sorted(set(sequence)):
         which = [i for i in line if sequence[i] == kind and values[i]]
@@ -204,7 +157,7 @@ def draw_letters(axes: Any, sequence: str, values: list[float], line: range, pal
             _letter(kind).transformed(Affine2D().scale(_FILLED, values[i]).translate(i + 1 - _FILLED / 2, 0))
             for i in which
         ]  # fmt: skip
-        colours = [to_rgba(COLOURS.get(kind, GREY), 1 if pale is None or not pale[i] else _PALE) for i in which]
+        colours = [to_rgba(_COLOURS.get(kind, GREY), 1 if pale is None or not pale[i] else _PALE) for i in which]
         axes.add_collection(PathCollection(paths, facecolors=colours, linewidths=0, zorder=2))
 
 
@@ -218,13 +171,13 @@ def _here(motifs: Sequence[tuple[int, int, str]], line: range) -> list[tuple[flo
     ]  # fmt: skip
 
 
-def shade_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
-    """Shade motifs, each given by its start, length and name, as far as they are on a line."""
+def _shade_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+    """Shade the motifs (start, length, name) as far as they are on a line."""
     for start, stop, _, shade in _here(motifs, line):
         axes.axvspan(start, stop, facecolor=shade, alpha=0.25, linewidth=0, zorder=0)
 
 
-def name_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+def _name_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
     """Write the names of motifs above a line."""
     for start, stop, name, _ in _here(motifs, line):
         axes.text(

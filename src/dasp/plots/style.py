@@ -1,9 +1,9 @@
 """The look of all figures: where they are drawn, their colours and marks, their names and numbers.
 
 A method has the same colour, marker and line wherever it appears, and so has a sign. A family of methods has one of
-Okabe and Ito's colours, which colour-blind readers can tell apart; inside a family, marker and line do. A method that
-exists under two names (ours and its library's) has one style. What raises the output is red and what lowers it blue:
-as a bar in two of these colours, as a shade on ColorBrewer's scale from blue to red.
+Okabe and Ito's colours, which colour-blind readers can tell apart; inside a family, marker and line do. What raises the
+output is red and what lowers it blue: as a bar in two of these colours, as a shade on ColorBrewer's scale from blue to
+red.
 
 Users' figures are drawn on their axes, or on a new figure of pyplot's, which notebooks show by themselves. All is drawn
 with matplotlib's defaults but for the fonts, whatever style is in force, and no global setting changes. Names may be of
@@ -28,16 +28,14 @@ from matplotlib import colormaps
 from matplotlib import style as styles
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_rgb
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dasp.words import number, plain, shortened
 
 __all__ = [
-    "FAMILIES", "STYLES", "Style", "add_labels", "colour_bar", "contrast", "drawing", "empty_figure", "fit_names",
-    "fit_text", "line_axes", "lines_that_fit", "names_width", "new_axes", "new_panels", "number_format", "png",
+    "STYLES", "Style", "add_labels", "colour_bar", "contrast", "drawing", "fit_names", "fit_text", "line_axes",
+    "lines_that_fit", "names_width", "new_axes", "new_panels", "number_format", "png",
     "points", "readable", "shade", "style_of", "text_width", "tidy", "write_beside",
 ]  # fmt: skip
 
@@ -47,7 +45,7 @@ UP, DOWN = VERMILLION, BLUE  # raises the output, lowers it
 DARK_UP, DARK_DOWN, DARK = "#A84A00", "#005F94", "#595959"  # the same and grey, as text on white
 DIVERGING = "RdBu_r"
 
-TITLE, TEXT, SMALL = 12, 10, 8.5  # font sizes
+TEXT, SMALL = 10, 8.5  # font sizes
 _STRONGEST = 0.62  # of the diverging scale, behind black text
 _KEPT = ("font.family", "font.sans-serif", "font.serif", "font.monospace", "figure.dpi")  # of users' settings
 _LEFT_TO_RIGHT = "\u200e"  # a mark that is not seen
@@ -64,70 +62,38 @@ class Style:
     line: Any  # as matplotlib's linestyle
 
 
-# Family: its colour, and its methods, each with all of its names.
-_FAMILIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
-    "GradientDASP (ours)": (VERMILLION, [("GradientDASP",), ("GradientDASP, rank 0",)]),
-    "DASP (ours; the paper's at rank 0)": (ORANGE, [("DASP, full rank",), ("DASP",)]),
-    "BayesianShapley (ours)": (
-        PURPLE, [("BayesianShapley on GradientDASP",), ("BayesianShapley on DASP",), ("BayesianShapley",)],
-    ),
-    "Sampling": (
-        BLUE,
+# Families of methods, each with its colour; every method by its identifier and the name that people read.
+_FAMILIES: list[tuple[str, list[tuple[str, ...]]]] = [
+    (VERMILLION, [("gradient_dasp", "GradientDASP"), ("gradient_dasp_rank_0", "GradientDASP, rank 0")]),
+    (ORANGE, [("dasp", "DASP, full rank"), ("dasp_rank_0", "DASP, rank 0", "DASP")]),
+    (
+        PURPLE,
         [
-            ("Permutations",), ("Shapley sampling", "captum Shapley sampling"), ("shap PermutationExplainer",),
-            ("shapiq permutation",), ("shapiq SVARM",),
+            ("bayesian_shapley_on_gradient_dasp", "BayesianShapley on GradientDASP"),
+            ("bayesian_shapley_on_dasp", "BayesianShapley on DASP"), ("bayesian_shapley", "BayesianShapley"),
         ],
     ),
-    "Regression": (
-        SKY,
-        [
-            ("KernelSHAP", "captum KernelShap"), ("shap KernelExplainer",), ("shapiq KernelSHAP",),
-            ("shapiq LeverageSHAP",), ("shapiq kADD",), ("shap KernelExplainer, AIC",),
-        ],
-    ),
-    "Gradients": (
-        GREEN,
-        [
-            ("Integrated Gradients", "captum Integrated Gradients"), ("Gradient×Input",), ("Saliency",),
-            ("shap GradientExplainer",), ("Gradients at coalitions",),
-        ],
-    ),
-    "Rules": (
-        GREY,
-        [
-            ("DeepLIFT Rescale", "captum DeepLift"), ("DeepLIFT RevealCancel",), ("DeepLIFT mixed",), ("ε-LRP",),
-            ("shap DeepExplainer",),
-        ],
-    ),
-    "Enumeration": (BLACK, [("Exact",), ("Occlusion",)]),
-}  # fmt: skip
+    (BLUE, [("permutation_shapley", "Permutations")]),
+    (GREEN, [("gradient_shapley", "Gradients at coalitions")]),
+    (GREY, [("deeplift_revealcancel", "DeepLIFT RevealCancel"), ("deeplift_mixed", "DeepLIFT mixed")]),
+    (BLACK, [("exact_shapley", "Exact")]),
+]  # fmt: skip
 
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)))
+_MARKERS = ("o", "s", "^")
+_LINES = ("-", "--", "-.")
 
 STYLES = {
     name: Style(colour, marker, line)
-    for colour, methods in _FAMILIES.values()
+    for colour, methods in _FAMILIES
     for names, marker, line in zip(methods, _MARKERS, _LINES, strict=False)
     for name in names
 }
-"""The style of every method by name."""
-
-FAMILIES = {family: [name for names in methods for name in names] for family, (_, methods) in _FAMILIES.items()}
-"""The names in each family, in the order of legends."""
+"""The style of each of our methods, by its identifier and by the name that people read."""
 
 
 def style_of(method: str) -> Style:
     """Return the style of a method; a plain grey for one that is not known."""
     return STYLES.get(method, Style(GREY, ".", ":"))
-
-
-def empty_figure(width: float, height: float, title: str = "", **gaps: Any) -> Figure:
-    """Make a figure in inches that no global state knows of; `gaps` are those of matplotlib's constrained layout."""
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(**gaps))
-    if title:
-        figure.suptitle(title, fontsize=TITLE, fontweight="bold", x=0.01, ha="left")
-    return figure
 
 
 def tidy(axes: Any, *, grid: bool = True) -> None:
