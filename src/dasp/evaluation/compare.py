@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.permutation import PermutationShapley
+from dasp.display import display_name
 from dasp.evaluation.metrics import rmse, spearman
 from dasp.games.arguments import Arguments, Baselines, Target
 from dasp.games.game import Game
@@ -109,7 +110,7 @@ class Result:
 
     def __str__(self) -> str:
         """The method with its error, evaluations and time."""
-        return f"{self.method} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
+        return f"{display_name(self.method)} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
 
     def numbers(self) -> dict[str, Any]:
         """Return all fields but the attributions."""
@@ -272,7 +273,7 @@ def table(results: list[Result], standard_error: float = 0.0) -> str:
     columns = ("evaluations", "paper", "ms", "RMSE", "±", "Spearman", "±")
     lines = [f"{'method':38} {columns[0]:>12}" + "".join(f"{name:>10}" for name in columns[1:])]
     for r in results:
-        name = r.method if r.number is None else f"{r.method} ({r.number})"
+        name = display_name(r.method) + ("" if r.number is None else f" ({r.number})")
         lines.append(
             f"{name:38} {r.evaluations:12,}{r.paper_evaluations:10,}{r.seconds * 1e3:10.1f}{r.rmse:10.3g}"
             f"{r.rmse_std:10.2g}{r.spearman:10.3f}{r.spearman_std:10.3f}"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dasp.display import display_name
 from dasp.errors import BadInput
 from dasp.evaluation import Result
-from dasp.methods import METHODS
 from dasp.plots.style import (
     BLUE,
     GREEN,
@@ -72,7 +72,7 @@ def cost(
         axes.plot(
             costs, np.maximum(own, floor), color=style.colour, marker=style.marker, linestyle=style.line, linewidth=1.5,
             markersize=6, markeredgecolor="white", markeredgewidth=0.5, zorder=3,
-            label=fit_text(_display_name(name), 150, SMALL),
+            label=fit_text(display_name(name), 150, SMALL),
         )  # fmt: skip
     axes.set_ylim(bottom=floor)
     if standard_error:
@@ -100,11 +100,6 @@ def _points(
     if wrong:
         raise BadInput(f"{wrong[0]!r} has a cost that is not positive, or an error that is no number")
     return {name: sorted(some) for name, some in found.items()}
-
-
-def _display_name(method: str) -> str:
-    """Return the name that people read of a method of ours, and any other name as it is."""
-    return str(getattr(METHODS.get(method), "name", method))
 
 
 def _styles(names: Sequence[str]) -> list[Style]:

@@ -31,6 +31,7 @@ from matplotlib.colors import ListedColormap, Normalize, to_rgb
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dasp.display import display_name
 from dasp.words import number, plain, shortened
 
 __all__ = [
@@ -62,33 +63,27 @@ class Style:
     line: Any  # as matplotlib's linestyle
 
 
-# Families of methods, each with its colour; every method by its identifier and the name that people read.
-_FAMILIES: list[tuple[str, list[tuple[str, ...]]]] = [
-    (VERMILLION, [("gradient_dasp", "GradientDASP"), ("gradient_dasp_rank_0", "GradientDASP, rank 0")]),
-    (ORANGE, [("dasp", "DASP, full rank"), ("dasp_rank_0", "DASP, rank 0", "DASP")]),
-    (
-        PURPLE,
-        [
-            ("bayesian_shapley_on_gradient_dasp", "BayesianShapley on GradientDASP"),
-            ("bayesian_shapley_on_dasp", "BayesianShapley on DASP"), ("bayesian_shapley", "BayesianShapley"),
-        ],
-    ),
-    (BLUE, [("permutation_shapley", "Permutations")]),
-    (GREEN, [("gradient_shapley", "Gradients at coalitions")]),
-    (GREY, [("deeplift_revealcancel", "DeepLIFT RevealCancel"), ("deeplift_mixed", "DeepLIFT mixed")]),
-    (BLACK, [("exact_shapley", "Exact")]),
-]  # fmt: skip
+# Families of methods, each with its colour.
+_FAMILIES = {
+    VERMILLION: ("gradient_dasp", "gradient_dasp_rank_0"),
+    ORANGE: ("dasp", "dasp_rank_0"),
+    PURPLE: ("bayesian_shapley_on_gradient_dasp", "bayesian_shapley_on_dasp", "bayesian_shapley"),
+    BLUE: ("permutation_shapley",),
+    GREEN: ("gradient_shapley",),
+    GREY: ("deeplift_revealcancel", "deeplift_mixed"),
+    BLACK: ("exact_shapley",),
+}
 
 _MARKERS = ("o", "s", "^")
 _LINES = ("-", "--", "-.")
 
 STYLES = {
     name: Style(colour, marker, line)
-    for colour, methods in _FAMILIES
-    for names, marker, line in zip(methods, _MARKERS, _LINES, strict=False)
-    for name in names
+    for colour, methods in _FAMILIES.items()
+    for method, marker, line in zip(methods, _MARKERS, _LINES, strict=False)
+    for name in (method, display_name(method))
 }
-"""The style of each of our methods, by its identifier and by the name that people read."""
+"""The style of each of our methods, by its identifier and by its name."""
 
 
 def style_of(method: str) -> Style:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.display import half_of_mean, uncertain, word_of
+from dasp.display import display_name, half_of_mean, uncertain, word_of
 from dasp.report.contents import Contents, OutputRows
 from dasp.words import INTERVAL, number, plain
 
@@ -196,13 +196,14 @@ def verdict(contents: Contents, known: Statistics) -> Verdict:
         )
     unknown = int((~np.isfinite(known.deviation)).sum())
     if not unknown and not known.deviation.any():
-        how = "all coalitions of players were evaluated" if known.methods == ["Exact"] else "their error bars are 0"
+        names = [display_name(method) for method in known.methods]
+        how = "all coalitions of players were evaluated" if names == ["Exact"] else "their error bars are 0"
         return Verdict(f"These Shapley values are exact: {how}.", good=True)
     half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
     text = (
-        f"These values are estimates. The true Shapley value lies within ±{number(half, digits=2)} of a value, in the "
-        f"median over rows, with a probability of 95 %: that is {number(100 * share, digits=2)} % of the typical size "
-        "of a value."
+        "These values are estimates. In a typical row, the true Shapley value is within "
+        f"±{number(half, digits=2)} of the value shown, with a probability of 95\u00a0%: that is "
+        f"{number(100 * share, digits=2)} % of the typical size of a value."
     )
     if unknown:
         text += f" The errors of {unknown:,} of {known.rows:,} rows are not known."
@@ -225,7 +226,7 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     yield Fact("Explained output", _target(contents, known), "")
     yield Fact("Players", *_players(contents, known))
     yield Fact("An absent input is", _absent(job), "")
-    yield Fact("Method", ", ".join(known.methods), capital(str(job.get("why", ""))))
+    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(str(job.get("why", ""))))
     if len(known.evaluations):
         low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
         same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
