@@ -95,6 +95,15 @@ def test_rows_are_those_of_the_output(here):
     assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
 
 
+def test_dots_without_data_have_no_rank(here, tmp_path):
+    missing = [math.nan, *pd.read_parquet("table.parquet")["data:column 1"][1:]] if write_page("table") else []
+    write_report(altered("table", tmp_path / "out.parquet", **{"data:column 1": missing}), tmp_path / "page.html")
+    found = data_of(tmp_path / "page.html")
+    (line,) = (one for one in found["swarm"] if found["players"][one["player"]] == "column 1")
+    assert [rank is None for rank in line["ranks"]] == [True] + [False] * 39
+    assert {min(line["ranks"][1:]), max(line["ranks"][1:])} == {0, 100}
+
+
 def test_small_players_are_summed(here):
     found = data_of(write_page("wide"))
     table = pd.read_parquet("wide.parquet")

@@ -327,6 +327,13 @@ def test_images_have_one_scale_around_zero():
     assert [axes.get_title() for axes in panels[0]] == ["image", "a", "b"]
 
 
+def test_pictures_from_0_to_1_keep_their_scale_and_others_get_it():
+    dim = np.linspace(0.1, 0.6, 20).reshape(1, 1, 4, 5)
+    for picture, expected in ((dim, dim), (255 * dim, (dim - 0.1) / 0.5), (dim - 0.3, (dim - 0.1) / 0.5)):
+        first, _ = plots.image(random(1, 1, 4, 5), data=picture, overlay=False).ravel()
+        assert np.allclose(first.images[0].get_array(), expected[0, 0])
+
+
 def test_players_of_images_are_outlined_and_have_their_value():
     mask = blocks((3, 4, 6), 2)
     values = torch.arange(6.0)[mask]  # as Captum gives them
