@@ -33,7 +33,6 @@ from dasp.plots.style import (
     SMALL,
     TEXT,
     VERMILLION,
-    empty_figure,
     tidy,
 )
 
@@ -42,6 +41,11 @@ COALITIONS = 20_000
 DIGIT, ROW = 8, 1511  # an image that the network has not seen
 EVALUATIONS = (32, 64, 128, 256, 512, 1024)
 NODES, PERMUTATIONS = 25, 200
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure in inches that no global state knows of."""
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 @cache
@@ -72,7 +76,7 @@ def gaussian() -> Figure:
     first = network[0]
     weights = first.weight.detach() * image  # what each pixel adds to each unit
     unit = int(weights.square().sum(1).argmax())
-    figure = empty_figure(8.2, 2.7)
+    figure = new_figure(8.2, 2.7)
     for panel, side in zip(figure.subplots(1, 3), (4, 2, 1), strict=True):
         mask = blocks((1, 8, 8), side)
         sums = first(coalitions(mask, 0.5) * image)[:, unit].detach()
@@ -107,7 +111,7 @@ def diagonal() -> Figure:
     full = torch.stack([slope for _, slope in curves["full"]])
     player = int(full.mean(0).argmax())
     sampled = [_sampled(network, image, float(q), player) for q in probabilities]
-    figure = empty_figure(8.2, 3.1)
+    figure = new_figure(8.2, 3.1)
     left, right = figure.subplots(1, 2)
     for rank, colour, line in ((0, ORANGE, "--"), ("full", VERMILLION, "-")):
         label = f"propagated, {'full rank' if rank else 'rank 0'}"
@@ -160,7 +164,7 @@ def factors() -> Figure:
         matrices[name] = _covariance(given)
     truth = next(iter(matrices.values()))
     limit = truth.abs().max()
-    figure = empty_figure(8.2, 2.3)
+    figure = new_figure(8.2, 2.3)
     panels = figure.subplots(1, 4)
     for panel, (name, matrix) in zip(panels, matrices.items(), strict=True):
         shown = panel.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
@@ -191,7 +195,7 @@ def posterior() -> Figure:
         "no prior": (BayesianShapley(network), BLUE, "o", 0.94),
         "on GradientDASP": (BayesianShapley(network, prior=GradientDASP(network, rank=0)), PURPLE, "s", 1.06),
     }
-    figure = empty_figure(8.2, 2.9)
+    figure = new_figure(8.2, 2.9)
     panels = figure.subplots(1, 4)
     for label, (method, colour, marker, beside) in methods.items():
         found = [method.attribute(person, max_evaluations=n, return_std=True) for n in EVALUATIONS]

@@ -29,9 +29,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dasp import GradientDASP, PermutationShapley
-from dasp.plots.maps import maps
 from dasp.plots.style import SMALL
 
+sys.path.append(str(Path(__file__).parents[1]))  # where `reproduction` is
 PAGE = Path(__file__).parent / "plots.md"
 PICTURE = Path(__file__).parent / "images" / "digits.png"
 DIGITS = (3, 5, 8)
@@ -92,7 +92,9 @@ def explained(model: nn.Module, images: Tensor, target: Tensor) -> tuple[dict[st
 
 
 def drawn(images: Tensor, columns: dict[str, Tensor], errors: list[Tensor]) -> Figure:
-    """The maps of `dasp.plots`, with their errors, and a scale in words."""
+    """The maps of the reproduction, with their errors, and a scale in words."""
+    from dasp.plots.maps import maps  # noqa: PLC0415 (only for the picture of the README)
+
     figure = maps(images[:, 0], {name: v[:, 0] for name, v in columns.items()}, labels=[""] * len(images))
     *panels, bar = figure.axes
     panels[0].set_title("handwritten digit", fontsize=SMALL, pad=16)

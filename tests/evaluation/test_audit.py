@@ -119,7 +119,7 @@ def test_all_outputs_a_background_and_arrays():
     held = (report.rmse.low <= actual) & (actual <= report.rmse.high)
     assert float(held.double().mean()) > 0.7
     assert len(report.worst(0, 2, output=1)) == 2
-    with pytest.raises(ValueError, match="say which output"):
+    with pytest.raises(ValueError, match="choose one by output="):
         report.worst(0)
 
 

@@ -22,7 +22,6 @@ from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
 from torch import nn
 
 from dasp import DASP, ExactShapley, axioms
-from dasp.evaluation import probes
 from dasp.methods import METHODS as OURS
 from dasp.methods import Method
 
@@ -71,7 +70,7 @@ METHODS = {
 
 @cache
 def violation(method: str, axiom: str) -> float:
-    return axioms.AXIOMS[axiom](METHODS[method], *probes.example())
+    return axioms.AXIOMS[axiom](METHODS[method], *axioms.example())
 
 
 # What theory says holds, up to rounding. Captum's samplers compute in single precision, and ε-LRP divides by
@@ -148,7 +147,7 @@ def test_approximately_fulfilled(method, axiom):
 
 
 def test_approximations_converge():
-    model, x = probes.example()
+    model, x = axioms.example()
     nodes = [axioms.completeness(partial(TABLE["Integrated Gradients"].on, number=n), model, x) for n in (50, 200)]
     assert nodes[1] < nodes[0] / 2  # 0.026, 0.005
     permutations = [axioms.symmetry(partial(TABLE["Permutations"].on, number=n), model, x) for n in (25, 1600)]
@@ -157,7 +156,7 @@ def test_approximations_converge():
 
 def test_epsilon_lrp_is_gradient_times_input_in_relu_networks():
     """Ancona et al. 2018. So it is invariant there, though not in general; γ-LRP is not even there."""
-    model, x = probes.example()
+    model, x = axioms.example()
     lrp, product = (method(model).attribute(x.clone().requires_grad_()) for method in (LRP, InputXGradient))
     torch.testing.assert_close(lrp, product, rtol=1e-6, atol=1e-6)
 
@@ -175,7 +174,7 @@ def test_proposition_1_linear_models(method):
 @pytest.mark.parametrize("epsilon", [1e-3, -1e-3])
 def test_proposition_2_minimum(epsilon):
     """Appendix B: integrated gradients satisfy all but continuity, and jump where Shapley values stay."""
-    model, x = probes.minimum().double().eval(), torch.tensor([[2, 2 + epsilon]], dtype=torch.float64)
+    model, x = axioms.minimum().double().eval(), torch.tensor([[2, 2 + epsilon]], dtype=torch.float64)
     smaller = x.min(1, keepdim=True).values
     jumped = IntegratedGradients(model).attribute(x)
     torch.testing.assert_close(jumped, torch.where(x == smaller, x, 0.0), rtol=0, atol=1e-7)
@@ -184,7 +183,7 @@ def test_proposition_2_minimum(epsilon):
 
 
 def test_violations_are_relative():
-    model, x = probes.example()
+    model, x = axioms.example()
 
     def scaled(function):
         return SimpleNamespace(attribute=lambda x, baselines: 1.3 * ExactShapley(function).attribute(x, baselines))
@@ -221,7 +220,7 @@ def test_any_model_baseline_and_target(convolutional):
 
 def test_probes_are_what_they_claim(convolutional):
     model, x, baseline = convolutional
-    probe = probes.Probe.of(model.double(), x.double(), baseline.double(), target=1)
+    probe = axioms.Probe.of(model.double(), x.double(), baseline.double(), target=1)
     generator = torch.Generator().manual_seed(0)
     z = 2 * torch.randn(100, 11, dtype=torch.float64, generator=generator)
     swapped, other = z.clone(), z.clone()
@@ -234,25 +233,25 @@ def test_probes_are_what_they_claim(convolutional):
         torch.testing.assert_close(result.function(result.off), probe.function(probe.off))
         return result.function
 
-    for null in (probes.first(), probes.two_ways(1, -1)):
+    for null in (axioms.first(), axioms.two_ways(1, -1)):
         torch.testing.assert_close(extended(null)(z), extended(null)(other))
-    for symmetric in (probes.total(), probes.minimum()):
+    for symmetric in (axioms.total(), axioms.minimum()):
         torch.testing.assert_close(extended(symmetric)(z), extended(symmetric)(swapped))
         assert not torch.allclose(extended(symmetric)(z), extended(symmetric)(other))
-    one, two = extended(probes.two_ways(1, 0)), extended(probes.two_ways(0, 1))
+    one, two = extended(axioms.two_ways(1, 0)), extended(axioms.two_ways(0, 1))
     torch.testing.assert_close(one(z), two(z))
     assert not torch.allclose(one(z), one(other))
-    torch.testing.assert_close(probes.minimum().double()(z[:, :2])[:, 0], z[:, :2].amin(1))
+    torch.testing.assert_close(axioms.minimum().double()(z[:, :2])[:, 0], z[:, :2].amin(1))
 
 
 def test_random_numbers_of_others_are_left_alone():
     state = torch.random.get_rng_state()
-    axioms.symmetry(ShapleyValueSampling, *probes.example())
+    axioms.symmetry(ShapleyValueSampling, *axioms.example())
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_wrong_arguments():
-    model, x = probes.example()
+    model, x = axioms.example()
     with pytest.raises(ValueError, match="give both or none"):
         axioms.report({"exact": ExactShapley}, model)
     with pytest.raises(ValueError, match="target None gives"):

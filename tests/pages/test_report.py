@@ -16,11 +16,10 @@ from explain_files import dasp
 from reported import EVIL, JOBS, LONG, TEXTS, write_page
 from scipy import stats
 
-from dasp.report import details, write_report
+from dasp.report import write_report
 from dasp.report.contents import read
-from dasp.report.facts import facts, verdict
-from dasp.report.importance import known_of
-from dasp.report.page import render
+from dasp.report.render import render
+from dasp.report.statistics import facts, statistics_of, verdict
 
 PLAYERS = ["column 1", "column 5"]
 
@@ -66,7 +65,7 @@ def test_every_page_is_one_file_that_loads_nothing(here, name):
 def test_importance_is_the_mean_size_with_its_interval(here):
     write_page("table")
     table = pd.read_parquet("table.parquet")
-    known = {player.name: player for player in known_of(read(here / "table.parquet")).players}
+    known = {player.name: player for player in statistics_of(read(here / "table.parquet")).players}
     assert next(iter(known)) == LONG
     for name in PLAYERS:
         sizes, player = table[name].abs(), known[name]
@@ -96,6 +95,15 @@ def test_rows_are_those_of_the_output(here):
     assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
 
 
+def test_dots_without_data_have_no_rank(here, tmp_path):
+    missing = [math.nan, *pd.read_parquet("table.parquet")["data:column 1"][1:]] if write_page("table") else []
+    write_report(altered("table", tmp_path / "out.parquet", **{"data:column 1": missing}), tmp_path / "page.html")
+    found = data_of(tmp_path / "page.html")
+    (line,) = (one for one in found["swarm"] if found["players"][one["player"]] == "column 1")
+    assert [rank is None for rank in line["ranks"]] == [True] + [False] * 39
+    assert {min(line["ranks"][1:]), max(line["ranks"][1:])} == {0, 100}
+
+
 def test_small_players_are_summed(here):
     found = data_of(write_page("wide"))
     table = pd.read_parquet("wide.parquet")
@@ -114,7 +122,7 @@ def test_facts_are_those_of_the_job(here):
     for name in ("table", "one", "unknown", "images", "classes", "text", "large"):
         write_page(name)
         contents = read(here / f"{name}.parquet")
-        known = known_of(contents)
+        known = statistics_of(contents)
         told[name] = {fact.name: f"{fact.value}; {fact.more}" for fact in facts(contents, known)}
         told[name]["verdict"] = verdict(contents, known)
     assert told["table"]["Model"].startswith("shown:table; parameters ")
@@ -142,7 +150,7 @@ def test_the_verdict_says_how_far_values_are_off(here):
     contents = read(here / "table.parquet")
     typical = (table[[f"sd:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
     size = (table[names] ** 2).mean(axis=1) ** 0.5
-    shares = re.search(r"that is ([\d.]+) % of", verdict(contents, known_of(contents)).text)[1]
+    shares = re.search(r"that is ([\d.]+) % of", verdict(contents, statistics_of(contents)).text)[1]
     assert float(shares) == pytest.approx(100 * (1.96 * typical / size).median(), rel=0.06)
 
 
@@ -185,7 +193,7 @@ def test_sequences_and_series_are_known_as_such(here):
 
 def test_words_are_counted_over_texts(here):
     write_page("text")
-    known = known_of(read(here / "text.parquet"))
+    known = statistics_of(read(here / "text.parquet"))
     table = pd.read_parquet("text.parquet")
     values = [
         abs(value)
@@ -215,7 +223,7 @@ def test_more_rows_than_have_room_are_a_sample(here, monkeypatch, tmp_path):
     assert sum(row["missed"] for row in rows) == missed  # which are there first of all
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert f"The page shows {missed + 3} of 40 rows" in (tmp_path / "page.html").read_text()
-    monkeypatch.setattr(details, "_MOST_BYTES", 5_000)
+    monkeypatch.setattr("dasp.report.rows._MOST_BYTES", 5_000)
     shown = write_report(here / "table.parquet", tmp_path / "page.html")
     assert 0 < shown < 40
     assert len(json.dumps(data_of(tmp_path / "page.html")["rows"])) < 8_000
@@ -273,7 +281,7 @@ def test_unknown_errors_are_not_taken_for_none(here, tmp_path):
     lengths = [len(row) for row in pd.read_parquet("text.parquet")["sd"]] if write_page("text") else []
     output = altered("text", tmp_path / "out.parquet", sd=[[float(s)] * n for s, n in zip(stds, lengths, strict=True)])
     contents = read(output)
-    found = verdict(contents, known_of(contents))
+    found = verdict(contents, statistics_of(contents))
     assert "errors of 1 of 3 rows are not known" in found.text
     assert not found.good
 

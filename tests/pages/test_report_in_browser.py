@@ -140,7 +140,7 @@ def test_the_waterfall_adds_up(here, look):
 def test_what_comes_from_outside_is_shown_and_not_run(here, look):
     for name in ("evil", "text"):
         page = look(write_page(name))
-        assert page.title() == f"Why {'shown:table' if name == 'evil' else 'language'} said that"
+        assert page.title() == f"Explanation of {'shown:table' if name == 'evil' else 'language'}"
         assert page.locator("main img").count() == 0
     page = look(write_page("evil"))
     shown = page.locator("section table.bars th bdi").all_inner_texts()

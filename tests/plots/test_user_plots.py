@@ -6,6 +6,7 @@ import importlib
 import itertools
 import math
 import sys
+import types
 import warnings
 
 import matplotlib as mpl
@@ -19,6 +20,7 @@ from matplotlib.patches import Polygon
 from matplotlib.text import Text
 from scipy import stats
 
+import dasp
 from dasp import plots
 from dasp.errors import BadInput
 from dasp.evaluation import Result
@@ -243,7 +245,7 @@ def test_what_may_be_nothing_is_hatched(plot):
         assert hatched[0].get_width() == pytest.approx(-1)
     else:
         assert isinstance(hatched[0], Polygon)
-    assert "the interval holds 0" in axes.get_xlabel().replace("\n", " ")
+    assert "the interval includes 0" in axes.get_xlabel().replace("\n", " ")
 
 
 @pytest.mark.parametrize("draw", [plots.waterfall, plots.bar, plots.force])
@@ -323,6 +325,13 @@ def test_images_have_one_scale_around_zero():
     assert limits == {(-top, top)}
     assert np.array_equal(panels[1, 2].images[0].get_array(), 3 * values[1, 0])
     assert [axes.get_title() for axes in panels[0]] == ["image", "a", "b"]
+
+
+def test_pictures_from_0_to_1_keep_their_scale_and_others_get_it():
+    dim = np.linspace(0.1, 0.6, 20).reshape(1, 1, 4, 5)
+    for picture, expected in ((dim, dim), (255 * dim, (dim - 0.1) / 0.5), (dim - 0.3, (dim - 0.1) / 0.5)):
+        first, _ = plots.image(random(1, 1, 4, 5), data=picture, overlay=False).ravel()
+        assert np.allclose(first.images[0].get_array(), expected[0, 0])
 
 
 def test_players_of_images_are_outlined_and_have_their_value():
@@ -485,17 +494,17 @@ REFUSED = {
     "data has the shape": lambda: plots.bar(random(3), data=[1.0]),
     "are not a table": lambda: plots.bar(random(2, 3, 4)),
     "the dict is empty": lambda: plots.image({}),
-    "are no images": lambda: plots.image(random(3)),
+    "are not images": lambda: plots.image(random(3)),
     "do not fit on one ax": lambda: plots.image(random(2, 1, 4, 4), ax=plt.figure().subplots()),
     "does not broadcast": lambda: plots.image(random(4, 4), feature_mask=np.zeros((3, 3))),
     "only_certain needs": lambda: plots.image(random(4, 4), only_certain=True),
     "needs its numbers": lambda: plots.series(random(4)),
     "3 values for 2 players and 4 entries": lambda: plots.series(random(3), data=random(4), feature_mask=[0, 0, 1, 1]),
-    "which letters": lambda: plots.logo(random(4)),
+    "letters are not known": lambda: plots.logo(random(4)),
     "not those of all pairs": lambda: plots.interactions(random(3, 4)),
-    "which errors are stated": lambda: plots.calibration(random(3), random(3)),
+    "stated errors are not known": lambda: plots.calibration(random(3), random(3)),
     "by is 'money'": lambda: plots.cost({"a": [(1, 1)]}, by="money"),
-    "no pieces of text": lambda: plots.text(random(3), data=random(3)),
+    "not pieces of text": lambda: plots.text(random(3), data=random(3)),
 }  # fmt: skip
 
 
@@ -504,6 +513,20 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(message):
     with pytest.raises(BadInput, match=message) as caught:
         REFUSED[message]()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["waterfall", "text", "bar", "data", "notebook"])
+def test_figures_are_functions_whatever_was_imported_first(first, monkeypatch):
+    """Each figure is in a file of its name, which is not to hide it."""
+    for name in [name for name in sys.modules if name.startswith("dasp.plots")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(dasp, "plots")
+    importlib.import_module(f"dasp.plots.{first}")
+    again = importlib.import_module("dasp.plots")
+    assert again is not plots
+    importlib.import_module("dasp.plots.notebook")
+    assert {type(getattr(again, name)) for name in again.__all__} == {types.FunctionType}
+    assert again.waterfall([1.0, 2.0]).get_yticklabels()
 
 
 def test_matplotlib_is_asked_for(monkeypatch):

@@ -1,4 +1,4 @@
-"""How far are attributions from the Shapley values? Found out by evaluating coalitions, whoever made them.
+"""The audit: how far are attributions from the Shapley values? It evaluates coalitions, whoever made the attributions.
 
 It is `BayesianShapley` with the attributions as prior, read the other way round: what evaluations say of the prior's
 error is the answer. Nothing is thought of the attributions beforehand that a few evaluations could not overrule.
@@ -27,7 +27,7 @@ from dasp.games.idle import Active
 from dasp.games.request import Request
 from dasp.propagation.forward import Output, forward_of
 
-__all__ = ["Audit", "Difference", "Interval", "audit"]
+__all__ = ["Audit", "Discrepancy", "Interval", "audit"]
 
 # Signal to noise of attributions that may be anything: a tenth and ten times the centre are both within reach. Chosen
 # on the development networks of benchmarks/audit.py.
@@ -54,7 +54,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Discrepancy:
     """A player's attribution beside its Shapley value, as far as that is known."""
 
     player: int
@@ -68,26 +68,26 @@ class Difference:
 
 @dataclass(frozen=True)
 class Audit:
-    """How far attributions are from the Shapley values; numbers are (rows, *outputs)."""
+    """The result of an audit: how far attributions are from the Shapley values. Numbers are (rows, *outputs)."""
 
     rmse: Interval
     relative: Interval  # the RMSE divided by the root mean square of the Shapley values
     correlation: Interval  # Spearman's, of attributions and Shapley values
     values: Any  # the Shapley values as far as they are known, in the shape of the attributions
     std: Any  # their standard deviations
-    evaluations: int  # of coalitions, for each row; for rows with few players, all there are
+    evaluations: int  # coalitions that were evaluated for each row; for rows with few players, all there are
     _rows: list[_Row] = field(repr=False)
 
-    def worst(self, row: int = 0, number: int = 5, output: Any = ()) -> list[Difference]:
-        """The players of a row whose attributions are most off, the worst first; their numbers are those of the
+    def worst(self, row: int = 0, number: int = 5, output: Any = ()) -> list[Discrepancy]:
+        """Return the players of a row whose attributions are most off, the worst first. Their numbers are those of the
         feature mask in increasing order, or positions in the flattened input."""
         index = output if isinstance(output, tuple) else (output,)
         own = self._rows[row]
         given, found, std = (x[(slice(None), *index)] for x in (own.given, own.mean, own.std))
         if given.dim() > 1:
-            raise ValueError(f"the audit is of outputs of shape {tuple(given.shape[1:])}: say which output")
+            raise ValueError(f"the audit is of outputs of shape {tuple(given.shape[1:])}: choose one by output=…")
         order = (given - found).abs().argsort(descending=True)[:number].tolist()
-        return [Difference(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
+        return [Discrepancy(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
 
     def __str__(self) -> str:
         rows, several = len(self._rows), self.rmse.middle.dim() > 1
@@ -119,14 +119,14 @@ def audit(
 
     Args:
         forward_func: the model, or any callable, as in Captum.
-        attributions: of any method: a tensor (or array, or what has them as its `values`) in the shape of the inputs,
-            or (rows, outputs, *input) with target=None. With a feature mask, every entry has the value of its group,
-            as Captum gives it, or entries are added up.
+        attributions: the attributions of any method: a tensor, an array, or an object whose `values` are such, in the
+            shape of the inputs, or (rows, outputs, *input) with target=None. With a feature mask, every entry has the
+            value of its group, as Captum gives it, or entries are added up.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
             `DASP.attribute`: the same baselines, above all.
-        output: which of the model's results, if it returns several: a name or an index.
-        evaluations: how many coalitions to evaluate for each row. The more, the narrower the intervals; 2^N give the
-            exact error.
+        output: the name or index of the result to explain, if the model returns several.
+        evaluations: the number of coalitions to evaluate for each row. The more, the narrower the intervals; 2^N give
+            the exact error.
         seed: for the choice of coalitions.
         internal_batch_size: the largest number of rows to evaluate at once.
 
@@ -163,12 +163,12 @@ def audit(
 
 
 def _by_row(parts: list[Tensor]) -> list[Tensor]:
-    """(players, *selected) for every row, of what is (players, rows, *selected) for every game."""
+    """Return (players, *selected) for every row, of what is (players, rows, *selected) for every game."""
     return [row for part in parts for row in part.cpu().double().unbind(1)]
 
 
 def _values(attributions: Any, request: Request) -> list[Tensor]:
-    """The attributions of the players of each game, (players, rows, *selected)."""
+    """Return the attributions of the players of each game, (players, rows, *selected)."""
     several = request.in_order(attributions)
     tensors = tuple(torch.as_tensor(x if isinstance(x, Tensor) else getattr(x, "values", x)) for x in several)
     values = request.values_of(tensors)
@@ -182,7 +182,7 @@ def _values(attributions: Any, request: Request) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of one game: values and deviations (players, rows, *selected)."""
+    """The posterior of one game: values and deviations (players, rows, *selected)."""
 
     mean: Tensor
     std: Tensor
@@ -211,7 +211,7 @@ class _Known:
 
 
 def _unsure(active: Active, known: list[_Known]) -> tuple[Tensor, Tensor]:
-    """What is unsure of each row of the request, (3, rows, *selected) and (draws, rows, *selected); nothing where the
+    """Return what is unsure of each row of the request, (3, rows, *selected) and (draws, rows, *selected); 0 where the
     values are exact, as of idle players."""
     shape = active.whole.full.shape
     unsure, scales = (torch.zeros(number, *shape, dtype=torch.float64) for number in (len(_QUANTILES), _DRAWS))
@@ -233,16 +233,16 @@ class _Row:
     scales: Tensor
 
     def rmse(self) -> Interval:
-        """How far the attributions are off."""
+        """Return how far the attributions are off."""
         squares = (self.given - self.mean).square().sum(0) + self.unsure
         return Interval(*(squares.clamp(min=0) / len(self.given)).sqrt())
 
     def size(self) -> Tensor:
-        """The root mean square of the Shapley values."""
+        """Return the root mean square of the Shapley values."""
         return (self.mean.square() + self.std.square()).mean(0).sqrt()
 
     def correlation(self, seed: int) -> Interval:
-        """Spearman's correlation with values drawn from what is known of them; players as if independent."""
+        """Return Spearman's correlation with values drawn from their posterior; players as if independent."""
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(_DRAWS, *self.mean.shape, generator=generator, dtype=torch.float64)
         drawn = self.mean + self.std * noise * self.scales.sqrt()[:, None]

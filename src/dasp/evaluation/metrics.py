@@ -1,4 +1,4 @@
-"""How close attributions are to the truth; one number per row."""
+"""Metrics of how close attributions are to the truth; one number per row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["completeness_gap", "rmse", "spearman"]
 
 
 def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
-    """Root mean squared error over the entries of each row.
+    """Return the root mean squared error over the entries of each row.
 
     >>> rmse(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]))
     tensor([1.4142])
@@ -18,7 +18,7 @@ def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
 
 
 def spearman(attributions: Tensor, truth: Tensor) -> Tensor:
-    """Spearman's rank correlation over the entries of each row; ties share their average rank.
+    """Return Spearman's rank correlation over the entries of each row; ties share their average rank.
 
     >>> spearman(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[10.0, 30.0, 20.0]]))
     tensor([0.5000])
@@ -29,7 +29,7 @@ def spearman(attributions: Tensor, truth: Tensor) -> Tensor:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Average ranks along dimension 1."""
+    """Return average ranks along dimension 1."""
     values = values.contiguous()
     order = values.sort(1).values.contiguous()
     first, last = (torch.searchsorted(order, values, side=side) for side in ("left", "right"))
@@ -37,7 +37,7 @@ def _ranks(values: Tensor) -> Tensor:
 
 
 def completeness_gap(attributions: Tensor, full: Tensor, empty: Tensor) -> Tensor:
-    """Σ attributions − (f(x) − f(baseline)) of each row.
+    """Return Σ attributions − (f(x) − f(baseline)) of each row.
 
     >>> completeness_gap(torch.tensor([[1.0, 2.0]]), torch.tensor([4.0]), torch.tensor([0.5]))
     tensor([-0.5000])

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dasp.display import channel_axis
 from dasp.errors import BadInput
 from dasp.methods import METHODS
 
@@ -38,7 +39,6 @@ __all__ = [
 log = logging.getLogger("dasp")
 
 LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
-_COLOURS = (1, 3, 4)  # channels: grey, RGB, RGBA
 _MOST_MEMBERS = 3  # of a group that are named
 
 
@@ -277,11 +277,7 @@ def is_image(shape: Sequence[int]) -> bool:
 
 def _channels(shape: Sequence[int]) -> int | None:
     """Return the axis of the channels of images; None if these are no images."""
-    if len(shape) != 4:
-        return None
-    if shape[3] in _COLOURS and shape[1] not in _COLOURS:
-        return 3
-    return 1 if shape[1] in _COLOURS else None
+    return channel_axis(shape) if len(shape) == 4 else None
 
 
 def _spread(values: np.ndarray, feature_mask: Tensor, data: np.ndarray) -> np.ndarray:

@@ -9,11 +9,10 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
+from dasp.display import channel_axis
 from dasp.errors import BadInput
 
 __all__ = ["blocks", "channels", "whole", "windows"]
-
-_COLOURS = (1, 3, 4)  # channels of pictures
 
 
 def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool = False) -> Tensor:
@@ -34,7 +33,7 @@ def blocks(shape: Sequence[int], size: int | Sequence[int], *, by_channel: bool 
     shape = _shape(shape)
     if not 2 <= len(shape) <= 4:
         raise BadInput(f"a row of shape {shape} is no image: (height, width) or (channels, height, width) is needed")
-    if len(shape) == 3 and shape[2] in _COLOURS and shape[0] not in _COLOURS:
+    if len(shape) == 3 and channel_axis(shape) == 2:
         raise BadInput(
             f"an image of shape {shape}: (channels, height, width) is needed; image.permute(2, 0, 1) puts the channels "
             "first"

@@ -7,7 +7,7 @@
 
 Each takes a `shap.Explanation`, as `dasp.Explainer` gives it, or plain attributions with their names, data and standard
 deviations as keywords; draws on `ax` or on a new figure; and returns the axes. Nothing is shown and no global setting
-is changed. (`comparison`, `gaussianity`, `logos` and `maps`, in modules of their own, are the figures of the paper.)
+is changed. Each is in a file of its name, which the function hides: `dasp.plots.waterfall` is the function.
 """
 
 try:
@@ -15,15 +15,17 @@ try:
 except ImportError as error:
     raise ImportError("dasp.plots needs matplotlib: pip install 'torch-dasp[plots]'") from error
 
-from dasp.plots.forces import force
-from dasp.plots.images import image
-from dasp.plots.judged import calibration, cost
-from dasp.plots.lines import series
-from dasp.plots.logos import logo
-from dasp.plots.matrices import interactions
-from dasp.plots.rows import waterfall
-from dasp.plots.tables import bar, beeswarm
-from dasp.plots.texts import text, text_html
+from dasp.plots.bar import bar
+from dasp.plots.beeswarm import beeswarm
+from dasp.plots.calibration import calibration
+from dasp.plots.cost import cost
+from dasp.plots.force import force
+from dasp.plots.image import image
+from dasp.plots.interactions import interactions
+from dasp.plots.logo import logo
+from dasp.plots.series import series
+from dasp.plots.text import text, text_html
+from dasp.plots.waterfall import waterfall
 
 __all__ = [
     "bar",

@@ -1,4 +1,4 @@
-"""What an output of `dasp explain` says, whatever its rows are."""
+"""The contents of an output of `dasp explain`: tables, images, texts, sequences or series."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dasp.display import CHANNELS
 from dasp.errors import BadInput, line_of
 from dasp.jobs.formats import FORMATS, Stored, format_of
 from dasp.jobs.notes import Notes
 from dasp.jobs.reading.arrow import floats
 from dasp.words import plain
 
-__all__ = ["Contents", "Rows", "read"]
-
-_CHANNELS = (1, 3, 4)
+__all__ = ["Contents", "OutputRows", "read"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class OutputRows:
     """Some rows of an output, in its order. Values are (rows, players); of texts, and of rows with players of their
     own, an array for each row."""
 
@@ -47,7 +46,7 @@ class Rows:
         return len(self.ids)
 
     def largest_std(self) -> NDArray[Any]:
-        """The largest standard deviation of each row; NaN if there is none."""
+        """Return the largest standard deviation of each row; NaN if there is none."""
         if self.std is None:
             return np.full(len(self), np.nan)
         if isinstance(self.std, np.ndarray):
@@ -57,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Contents:
-    """An output, and what is known of all its rows."""
+    """An output file, with what it says of all its rows."""
 
     file: Path
     stored: Stored
@@ -69,14 +68,14 @@ class Contents:
 
     @cached_property
     def notes(self) -> Notes:
-        """What is to be said of the rows."""
+        """The warnings about the rows."""
         known = {field.name for field in fields(Notes)}
         found = {name: value for name, value in self.stored.notes.items() if name in known}
         return Notes(**{**found, "ids": tuple(found.get("ids", ()))})
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """What model and data were called."""
+        """The names of the model's and the data's files."""
         return {name: plain(value) for name, value in self.stored.notes.get("files", {}).items()}
 
     @cached_property
@@ -85,35 +84,35 @@ class Contents:
         return [plain(name) for name in self.stored.notes.get("output names") or []]
 
     def output(self, target: int) -> str:
-        """An output by its name, or its number."""
+        """Return the name of an output, or its number."""
         return self.outputs[target] if target < len(self.outputs) else str(target)
 
     @cached_property
     def names(self) -> list[str]:
-        """The columns of players; none if values are lists."""
+        """The names of the players' columns; none if values are lists."""
         columns = self.stored.schema.names
         between = columns[columns.index("base_value") + 1 : columns.index("gap")]
         return [] if "values" in between else [name for name in between if not name.startswith("sd:")]
 
     @cached_property
     def others(self) -> list[str]:
-        """The columns that are no player's."""
+        """The names of all other columns."""
         players = set(self.names)
         return [name for name in self.stored.schema.names if name not in players]
 
     @cached_property
     def inputs(self) -> list[str]:
-        """The columns of inputs, if they were written."""
+        """The names of the inputs, if they were written."""
         return [name.removeprefix("data:") for name in self.others if name.startswith("data:")]
 
     @cached_property
     def is_text(self) -> bool:
-        """Whether rows are texts."""
+        """True if rows are texts."""
         return "pieces" in self.others
 
     @cached_property
     def has_errors(self) -> bool:
-        """Whether standard deviations are known."""
+        """True if standard deviations are known."""
         return any(name == "sd" or name.startswith("sd:") for name in self.others)
 
     @cached_property
@@ -124,9 +123,9 @@ class Contents:
 
     @cached_property
     def image(self) -> tuple[int, int, int] | None:
-        """(channels, height, width), if rows are images."""
+        """The shape (channels, height, width), if rows are images."""
         shape = self.shape
-        return (shape[0], shape[1], shape[2]) if shape and len(shape) == 3 and shape[0] in _CHANNELS else None
+        return (shape[0], shape[1], shape[2]) if shape and len(shape) == 3 and shape[0] in CHANNELS else None
 
     @cached_property
     def mask(self) -> NDArray[Any] | None:
@@ -136,11 +135,11 @@ class Contents:
 
     @cached_property
     def own_players(self) -> bool:
-        """Whether each row has players of its own."""
+        """True if each row has players of its own."""
         return self.is_text or "players" in self.others
 
-    def rows(self, *, data: bool = True) -> Iterator[Rows]:
-        """All rows, some at a time, with what was explained or without."""
+    def rows(self, *, data: bool = True) -> Iterator[OutputRows]:
+        """Go through all rows, some at a time, with the inputs or without."""
         left = [name for name in self.others if name == "data" or name.startswith("data:")] if not data else []
         try:
             for batch in self.stored.batches([name for name in self.stored.schema.names if name not in left]):
@@ -149,7 +148,7 @@ class Contents:
         except (pa.ArrowException, OSError) as error:
             raise BadInput(f"{self.file}: cannot be read: {line_of(error)}") from error
 
-    def _rows(self, table: pa.Table) -> Rows:
+    def _rows(self, table: pa.Table) -> OutputRows:
         def numbers(name: str) -> NDArray[Any]:
             return floats(table[name])
 
@@ -171,7 +170,7 @@ class Contents:
             data = np.stack([np.array(table[f"data:{name}"].to_pylist(), dtype=object) for name in self.inputs], 1)
         elif "data" in known:
             data = _lists(table["data"])
-        return Rows(
+        return OutputRows(
             ids=table["id"].to_pylist(),
             target=numbers("target").astype(int),
             prediction=numbers("prediction"),
@@ -189,7 +188,7 @@ class Contents:
 
 
 def _lists(column: pa.ChunkedArray) -> Any:
-    """Lists as an array, or as arrays if their lengths differ."""
+    """Return lists as an array, or as arrays if their lengths differ."""
     whole = column.combine_chunks()
     if pa.types.is_fixed_size_list(whole.type):
         return np.from_dlpack(whole.flatten()).reshape(len(whole), -1)

@@ -2,7 +2,7 @@
 // The table of rows, and pictures of the chosen one. Names and texts come from outside: they are set as text, only ever.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const INTERVAL_NOTE = "Thin bars and ±: intervals of 95 %. Hatched: the interval holds 0.";
+const INTERVAL_NOTE = "Thin bars and ±: 95 % intervals. Hatched: the interval includes 0.";
 const SVG = "http://www.w3.org/2000/svg";
 
 function element(name, attributes = {}, ...children) {
@@ -70,7 +70,7 @@ function label(part) {
 
 function waterfall(row) {
   if (row.total === null || row.base === null || row.parts.some((part) => part[1] === null)) {
-    return element("p", { class: "warning" }, "Some values of this row are not finite, so that they cannot be drawn.");
+    return element("p", { class: "warning" }, "Some values of this row are not finite, so they cannot be drawn.");
   }
   const parts = row.parts.map((part) => ({ name: label(part), value: part[1], half: part[2], data: part[3] }));
   if (row.others) parts.push({ name: `${row.others[0].toLocaleString("en")} others`, value: row.others[1], half: row.others[2], data: "" });
@@ -103,7 +103,7 @@ function waterfall(row) {
       element("tbody", {}, ends(Math.abs(row.gap) < 1e-3 * (Math.abs(total - row.base) || 1) ? "prediction" : "base + values", total), ...lines, ends("base value", row.base))),
     element("p", { class: "note" }, 
       exact ? "The values are exact." : !known ? "No error bars: this method does not know its errors." : INTERVAL_NOTE,
-      !exact && known && row.others ? " That of all others together is as if their errors were independent." : null));
+      !exact && known && row.others ? " The interval of all others together takes their errors as independent." : null));
 }
 
 // Pictures of one row, by what rows are.
@@ -130,7 +130,7 @@ const PICTURES = {
         title: within(row.values[i], half) + (doubt ? ", uncertain" : "") }, piece), spaced ? "" : " ");
     });
     return element("div", {}, told, element("p", { class: "note" },
-      "Red raises the output, blue lowers it; the darkest colour is ", number(limit), ". Dashed frame: the interval of 95 % holds 0."));
+      "Red raises the output, blue lowers it; the darkest colour is ", number(limit), ". Dashed frame: the 95 % interval includes 0."));
   },
 
   sequence(row) {
@@ -155,7 +155,7 @@ const PICTURES = {
     });
     svg.append(drawn("line", { x1: 0, x2: width, y1: middle, y2: middle, stroke: "#888888" }));
     return element("div", {}, element("div", { class: "drawing scroll", tabindex: 0, role: "region", "aria-label": "Sequence" }, svg),
-      element("p", { class: "note" }, "Four channels are taken for A, C, G and T, in this order. A letter above the line raises the output, one below it (upside down) lowers it. Thin lines: intervals of 95 %."));
+      element("p", { class: "note" }, "Four channels are taken for A, C, G and T, in this order. A letter above the line raises the output, one below it (upside down) lowers it. Thin lines: 95 % intervals."));
   },
 
   series(row) {
@@ -355,12 +355,13 @@ function swarm(line) {
     const rank = layers.get(bins[i]) || 0;
     layers.set(bins[i], rank + 1);
     const y = height / 2 + Math.ceil(rank / 2) * (rank % 2 ? 1 : -1) * lift;
-    const colour = line.ranks ? ranked(line.ranks[i]) : look.getPropertyValue("--neutral");
+    const coloured = line.ranks && line.ranks[i] !== null;  // else the data is missing, or no number
+    const colour = coloured ? ranked(line.ranks[i]) : look.getPropertyValue("--neutral");
     pen.beginPath();
     pen.arc(x(value), y, radius, 0, 2 * Math.PI);
-    pen.strokeStyle = line.ranks ? look.getPropertyValue("--strong") : colour;
+    pen.strokeStyle = coloured ? look.getPropertyValue("--strong") : colour;
     pen.lineWidth = 0.6;
-    if (line.unsure[i]) { pen.strokeStyle = line.ranks ? colour : look.getPropertyValue("--neutral"); pen.lineWidth = 1.2; } else { pen.fillStyle = colour; pen.fill(); }
+    if (line.unsure[i]) { pen.strokeStyle = colour; pen.lineWidth = 1.2; } else { pen.fillStyle = colour; pen.fill(); }
     pen.stroke();
     line.dots.push([x(value), y, line.rows[i]]);
   });

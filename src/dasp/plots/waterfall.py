@@ -8,14 +8,25 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from dasp.plots.canvas import beside, drawing, labelled, lines_that_fit, names_width, new_axes
-from dasp.plots.given import Given, read_row
-from dasp.plots.labels import numbers_of
-from dasp.plots.parts import Part, faces, largest, lumped, parts_of
-from dasp.plots.style import BLACK, DARK, GREY, LIGHT, TEXT, tidy
-from dasp.words import number
+from dasp.display import largest
+from dasp.plots.data import Part, end_labels, error_note, faces, parts_of, read_row, sum_of
+from dasp.plots.style import (
+    BLACK,
+    DARK,
+    GREY,
+    LIGHT,
+    TEXT,
+    add_labels,
+    drawing,
+    lines_that_fit,
+    names_width,
+    new_axes,
+    number_format,
+    tidy,
+    write_beside,
+)
 
-__all__ = ["marks_of", "notes", "waterfall"]
+__all__ = ["waterfall"]
 
 _WIDTH, _LINE = 7.5, 0.3  # inches
 
@@ -33,13 +44,13 @@ def waterfall(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw what every player of one row adds to the base value, the largest on top, with intervals of 95 %.
+    """Draw what every player of one row adds to the base value, the largest on top, with 95 % intervals.
 
     Args:
         explanation: one row of a `shap.Explanation`, or the attributions of one row.
-        names, data, std, base, output: the players' names, what they are in this row, the standard deviations of
-            their values, what the values add to, and what is explained; if the explanation does not tell.
-        most: how many lines there are at most; the smallest players are on one line, with their sum.
+        names, data, std, base, output: the names of the players, their data in this row, the standard deviations of
+            their values, the base value and the name of the output; for what the explanation does not have.
+        most: the largest number of lines; the smallest players share one, with their sum.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -50,7 +61,7 @@ def waterfall(
     found = read_row(explanation, names=names, data=data, std=std, base=base, output=output)
     named, others = largest(found.values, lines_that_fit(ax, most + 2) - 2)
     axes = new_axes(ax, _WIDTH, 1.6 + _LINE * (len(named) + bool(len(others)) + 1))
-    parts = parts_of(found, named, names_width(axes)) + ([lumped(found, others)] if len(others) else [])
+    parts = parts_of(found, named, names_width(axes)) + ([sum_of(found, others)] if len(others) else [])
     parts.reverse()  # the smallest first, at the bottom
     start = 0.0 if found.base is None else float(found.base)
     ends = list(accumulate((part.value for part in parts), initial=start))
@@ -61,31 +72,12 @@ def waterfall(
             axes.errorbar(right, place, xerr=part.half, color=BLACK, linewidth=1.2, capsize=2.5, zorder=3)
     _values(axes, parts)
     _scaled(axes, ends, parts)
-    _marks(axes, (start, ends[-1]), marks_of(found, start, ends[-1]), len(parts))
+    _marks(axes, (start, ends[-1]), end_labels(found, start, ends[-1]), len(parts))
     tidy(axes, grid=False)
     axes.grid(axis="x", color=LIGHT, linewidth=0.6)
     hatched = any(part.uncertain for part in parts)
-    labelled(axes, title=title, below=found.output or "output", note=notes(found, hatched=hatched))
+    add_labels(axes, title=title, below=found.output or "output", note=error_note(found, hatched=hatched))
     return axes
-
-
-def notes(found: Given, *, hatched: bool) -> str:
-    """How to read a figure with error bars, or why there are none."""
-    if found.half is None:
-        return "No error bars: the standard deviations of the values are not known."
-    if not found.half.any():
-        return "No error bars: the values are exact."
-    return "Thin bars and ±: intervals of 95 %." + " Hatched: the interval holds 0." * hatched
-
-
-def marks_of(found: Given, start: float, end: float) -> tuple[str, str]:
-    """What is written where the values start, and where they lead to."""
-    before, after = number(start, digits=4), number(end, digits=4)
-    return (
-        ("0", f"sum of the values = {after}")
-        if found.base is None
-        else (f"base = {before}", f"base + values = {after}")
-    )
 
 
 def _values(axes: Any, parts: list[Part]) -> None:
@@ -93,7 +85,7 @@ def _values(axes: Any, parts: list[Part]) -> None:
     axes.set_yticks(range(len(parts)), [part.label for part in parts], fontsize=TEXT, parse_math=False)
     axes.tick_params(axis="y", length=0)
     for place, part in enumerate(parts):
-        beside(axes, place, part.text)
+        write_beside(axes, place, part.text)
 
 
 def _marks(axes: Any, places: tuple[float, float], texts: tuple[str, str], lines: int) -> None:
@@ -116,4 +108,4 @@ def _scaled(axes: Any, ends: list[float], parts: list[Part]) -> None:
     span = high - low or abs(high) or 1.0
     axes.set_xlim(low - 0.05 * span, high + 0.05 * span)
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_formatter(numbers_of(axes.xaxis))
+    axes.xaxis.set_major_formatter(number_format(axes.xaxis))

@@ -12,9 +12,19 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, labelled, new_axes, points
-from dasp.plots.given import Given, read_row
-from dasp.plots.style import BLACK, DARK, TEXT, shade, text_width
+from dasp.plots.data import PlotData, read_row
+from dasp.plots.style import (
+    BLACK,
+    DARK,
+    TEXT,
+    add_labels,
+    colour_bar,
+    drawing,
+    new_axes,
+    points,
+    shade,
+    text_width,
+)
 from dasp.words import plain, within
 
 __all__ = ["text", "text_html"]
@@ -35,12 +45,12 @@ def text(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw one text with its pieces highlighted; pieces whose interval of 95 % holds 0 have a dashed frame.
+    """Draw one text with its pieces highlighted; pieces whose 95 % interval includes 0 have a dashed frame.
 
     Args:
         explanation: one row of a `shap.Explanation` whose data are pieces of text, or the attributions of pieces.
-        data, std, output: the pieces, the standard deviations of their values, and what is explained; if the
-            explanation does not tell.
+        data, std, output: the pieces, the standard deviations of their values, and the name of the output; for what
+            the explanation does not have.
         limit: the value of the strongest colour; by default the largest.
         title: above the text.
         ax: the axes to draw on; of a new figure by default.
@@ -54,10 +64,10 @@ def text(
     lines = 1 + _layout(pieces, (_WIDTH - 0.3) * 72, TEXT)[-1][1]
     axes = new_axes(ax, _WIDTH, (lines * _LEADING * TEXT + 18 * bool(title) + 75) / 72)
     axes.set_axis_off()
-    note = " Dashed: the interval of 95 % holds 0." if found.uncertain.any() else ""
+    note = " Dashed: the 95 % interval includes 0." if found.uncertain.any() else ""
     label = (f"value for {found.output}." if found.output else "value of a piece.") + note
     colour_bar(axes, largest, label, pale=True, location="bottom", shrink=0.5, aspect=40)
-    labelled(axes, title=title)
+    add_labels(axes, title=title)
     axes.figure.draw_without_rendering()  # to know how wide the axes are
     width, height = points(axes)
     size: float = TEXT
@@ -84,7 +94,7 @@ def text(
 def text_html(
     explanation: Any, *, data: Any = None, std: Any = None, output: str | None = None, limit: float | None = None
 ) -> str:
-    """One text or several as HTML, with the value of a piece where the pointer is; the text is escaped.
+    """Return one text or several as HTML, with the value of a piece where the pointer is; the text is escaped.
 
     The arguments are those of `text`, but for all rows of the explanation.
 
@@ -105,8 +115,8 @@ def _alone(explanation: Any) -> bool:
     return np.ndim(values[0]) == 0
 
 
-def _spans(found: Given, largest: float) -> str:
-    """The pieces of one text, highlighted."""
+def _spans(found: PlotData, largest: float) -> str:
+    """Return the HTML of one text with its pieces highlighted."""
     pieces = _pieces(found)
     spans = []
     for i, piece in enumerate(pieces):
@@ -119,12 +129,12 @@ def _spans(found: Given, largest: float) -> str:
     return (" " if _words(pieces) else "").join(spans)
 
 
-def _pieces(found: Given) -> list[str]:
-    """The pieces of a text."""
+def _pieces(found: PlotData) -> list[str]:
+    """Return the pieces of a text."""
     if found.data is not None and all(isinstance(piece, str) for piece in found.data):
         return [str(piece) for piece in found.data]
     if found.data is not None:
-        raise BadInput("the data are no pieces of text: give them as data=[…], one for every value")
+        raise BadInput("the data are not pieces of text: give these as data=[…], one for every value")
     return found.names
 
 
@@ -132,12 +142,12 @@ def _words(pieces: list[str]) -> bool:
     return not any(piece != piece.strip() for piece in pieces)
 
 
-def _limit(found: Given, limit: float | None) -> float:
+def _limit(found: PlotData, limit: float | None) -> float:
     return limit or float(np.abs(found.values).max()) or 1.0
 
 
 def _layout(pieces: list[str], width: float, size: float) -> list[tuple[float, int]]:
-    """Where every piece begins, in points from the left, and on which line."""
+    """Return where every piece begins, in points from the left, and its line."""
     places: list[tuple[float, int]] = []
     x, line, words = 0.0, 0, _words(pieces)
     for piece in pieces:

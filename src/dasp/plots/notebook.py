@@ -1,4 +1,4 @@
-"""What a notebook shows of an explanation: a picture with its description in words, or a highlighted text."""
+"""The display of explanations in notebooks: a picture with its description in words, or a highlighted text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dasp.display import largest
 from dasp.errors import BadInput
-from dasp.plots.canvas import png
-from dasp.plots.given import read, read_row, read_table
-from dasp.plots.images import image
-from dasp.plots.parts import largest
-from dasp.plots.rows import waterfall
-from dasp.plots.tables import bar
-from dasp.plots.texts import text_html
+from dasp.plots.bar import bar
+from dasp.plots.data import read, read_row, read_table
+from dasp.plots.image import image
+from dasp.plots.style import png
+from dasp.plots.text import text_html
+from dasp.plots.waterfall import waterfall
 from dasp.words import number, plain, within
 
 __all__ = ["described", "picture"]
@@ -25,8 +25,8 @@ _MOST_IMAGES = 4
 
 
 def picture(explanation: Any) -> str | None:
-    """The HTML of an explanation: a waterfall of one row, bars of several, images, or texts; None for what has no one
-    picture, like several outputs.
+    """Return the HTML of an explanation: a waterfall of one row, bars of several, images or texts; None for what has no
+    one picture, like several outputs.
 
     >>> picture(np.ones(3))[:47]
     '<img alt="Values of 3 features, which add up to'
@@ -36,9 +36,12 @@ def picture(explanation: Any) -> str | None:
             return text_html(explanation)
         found = read(explanation)
         if found.spread:
-            few = explanation if found.alone else explanation[:_MOST_IMAGES]
-            count = 1 if found.alone else len(found.values)
-            return _shown(image(few), f"Pixels that raise (red) and lower (blue) the output, of {count} image(s).")
+            few = explanation if found.one_row else explanation[:_MOST_IMAGES]
+            count = 1 if found.one_row else len(found.values)
+            return _shown(
+                image(few),
+                f"Pixels that raise (red) and lower (blue) the output, of {count} image{'s' * (count != 1)}.",
+            )
         if found.values.ndim == 1 or found.values.shape[0] == 1:
             return _shown(waterfall(explanation), described(explanation))
         return _shown(bar(explanation), described(explanation))
@@ -47,7 +50,7 @@ def picture(explanation: Any) -> str | None:
 
 
 def described(explanation: Any) -> str:
-    """The largest values of an explanation in words.
+    """Return the largest values of an explanation in words.
 
     >>> described(np.array([[2.0, -1.0]]))
     'Values of 2 features, which add up to +1. The largest: Feature 0 +2, Feature 1 −1.'
@@ -73,7 +76,7 @@ def described(explanation: Any) -> str:
 
 
 def _is_text(explanation: Any) -> bool:
-    """Whether the data are pieces of text: they are texts, and have no names."""
+    """True if the data are pieces of text: they are texts, and have no names."""
     data = getattr(explanation, "data", None)
     if data is None or not len(data) or getattr(explanation, "feature_names", None) is not None:
         return False

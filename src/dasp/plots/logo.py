@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,29 +9,38 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
-from torch import Tensor
 
+from dasp.display import uncertain
 from dasp.errors import BadInput
-from dasp.plots.canvas import drawing, labelled, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.labels import numbers_of
-from dasp.plots.style import BLUE, GREEN, GREY, ORANGE, SMALL, TEXT, VERMILLION, empty_figure, tidy
+from dasp.plots.data import as_array, read
+from dasp.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    SMALL,
+    TEXT,
+    VERMILLION,
+    add_labels,
+    drawing,
+    new_panels,
+    number_format,
+    tidy,
+)
 from dasp.words import INTERVAL
 
-__all__ = ["logo", "logos"]
+__all__ = ["logo"]
 
 # Green, blue, orange and red as usual, in colours that colour-blind readers can tell apart.
-COLOURS = {"A": GREEN, "C": BLUE, "G": ORANGE, "T": VERMILLION}
+_COLOURS = {"A": GREEN, "C": BLUE, "G": ORANGE, "T": VERMILLION}
 _LINE = 100  # positions
 _PALE = 0.35  # opacity
 _FILLED = 0.92  # of a letter's width
-_TALLEST = 1.5  # times the largest true value, that is shown
 _SHADES = ("#F0E442", "#CC79A7", "#56B4E9")  # of motifs, by name
 
 
@@ -48,17 +56,18 @@ def logo(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw one sequence: every letter as high as its value, upside down if it lowers the output, with intervals of
-    95 %; letters whose interval holds 0 are pale.
+    """Draw one sequence: every letter as high as its value, upside down if it lowers the output, with 95 % intervals;
+    letters whose interval includes 0 are pale.
 
     Args:
         explanation: one row of a `shap.Explanation`, or attributions: one for every position, or (letters, positions)
             or (positions, letters) of a one-hot encoding, which are added up.
-        sequence: the letters of the positions; else read from one-hot `data`, in the order of `letters`.
-        data: the one-hot encoding, if the explanation does not tell.
-        std: the standard deviations of attributions, if the explanation does not tell.
+        sequence: the letters of the positions; by default they are read from one-hot `data`, in the order of
+            `letters`.
+        data: the one-hot encoding, if the explanation has none.
+        std: the standard deviations of the attributions, if the explanation has none.
         letters: the alphabet of the encoding.
-        highlighted: start, length and name of what is to be shaded.
+        highlighted: the start, length and name of each part of the sequence to shade.
         title: above the figure.
         ax: the axes to draw on, for up to 100 positions; more are broken into lines of a new figure.
 
@@ -77,9 +86,10 @@ def logo(
     if values.shape != (len(sequence),):
         raise BadInput(f"there are {values.shape} values for a sequence of {len(sequence)} letters")
     half = None if variances is None else INTERVAL * np.sqrt(variances)
-    lines = [range(i, min(i + _LINE, len(sequence))) for i in range(0, len(sequence), _LINE)]
+    unsure = np.zeros(len(values), dtype=bool) if half is None else uncertain(values, half)
+    lines = _lines(sequence)
     if ax is not None and len(lines) > 1:
-        raise BadInput(f"{len(sequence)} positions do not fit on one ax: leave it out, and they get a figure")
+        raise BadInput(f"{len(sequence)} positions do not fit on one ax: leave ax out for a new figure")
     across = min(len(sequence), _LINE)
     panels = (
         new_panels(len(lines), 1, max(4.0, 0.1 * across + 1), 1.5 * len(lines) + 0.6, sharey=True)[:, 0]
@@ -90,83 +100,40 @@ def logo(
     low, high = float((values - bars).min()), float((values + bars).max())
     edge = 0.05 * max(high, -low) or 1.0
     for axes, line in zip(panels, lines, strict=True):
-        _letters(axes, sequence, values.tolist(), line, None if half is None else np.abs(values) <= half)
+        _draw_letters(axes, sequence, values.tolist(), line, unsure)
         if half is not None and half.any():
             where = np.array(line)
             axes.errorbar(where + 1, values[where], half[where], fmt="none", ecolor="0.35", elinewidth=0.7, zorder=3)
-        _spans(axes, highlighted, line)
-        _names(axes, highlighted, line)
+        _shade_spans(axes, highlighted, line)
+        _name_spans(axes, highlighted, line)
         axes.axhline(0, color=GREY, linewidth=0.6)
         axes.set_xlim(line[0] + 0.5, line[0] + across + 0.5)
         axes.set_ylim(min(low, 0) - edge, max(high, 0) + edge)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        axes.yaxis.set_major_formatter(numbers_of(axes.yaxis))
+        axes.yaxis.set_major_formatter(number_format(axes.yaxis))
         axes.set_ylabel("value", fontsize=SMALL)
         tidy(axes, grid=False)
-    pale = half is not None and bool((np.abs(values) <= half)[half > 0].any())
-    note = "" if half is None else "Thin bars: intervals of 95 %." + " Pale: the interval holds 0." * pale
-    labelled(panels[0], title=title)
+    note = "" if half is None else "Thin bars: 95 % intervals." + " Pale: the interval includes 0." * bool(unsure.any())
+    add_labels(panels[0], title=title)
     if highlighted and title:
         panels[0].set_title(title, fontsize=TEXT, fontweight="bold", loc="left", pad=18, parse_math=False)
-    labelled(panels[-1], below="position", note=note)
+    add_labels(panels[-1], below="position", note=note)
     return panels[0] if len(panels) == 1 else panels
 
 
 def _decoded(data: np.ndarray | None, letters: str) -> str:
-    """The sequence of a one-hot encoding, (letters, positions) or (positions, letters)."""
+    """Return the sequence of a one-hot encoding, (letters, positions) or (positions, letters)."""
     if data is None:
-        raise BadInput("which letters are these? Give sequence='GATTACA…', or the one-hot encoding as data")
+        raise BadInput("the letters are not known: give sequence='GATTACA…', or the one-hot encoding as data")
     if data.dtype.kind in "OU" and data.ndim == 1:
         return "".join(str(letter) for letter in data)
-    data = array(data).squeeze()
+    data = as_array(data).squeeze()
     if data.ndim != 2 or len(letters) not in data.shape:
         raise BadInput(
             f"data of the shape {data.shape} are no one-hot encoding of {letters!r}: give the sequence itself"
         )
     places = data.argmax(0 if data.shape[0] == len(letters) else 1)
     return "".join(letters[i] for i in places)
-
-
-def logos(
-    sequence: str, attributions: dict[str, Tensor], motifs: Sequence[tuple[int, int, str]], *, title: str
-) -> Figure:
-    """Draw a panel for every method, the truth first, in lines of 100 positions.
-
-    Args:
-        sequence: the letters.
-        attributions: for each method a value per position; the first are the truth.
-        motifs: start, length and name of what was planted in the sequence.
-        title: above the figure.
-
-    All panels have the same scale, at most one and a half times what the truth needs: letters that are larger are cut
-    off at the edge of their panel.
-    """
-    lines = [range(i, min(i + _LINE, len(sequence))) for i in range(0, len(sequence), _LINE)]
-    limits = _limits(list(attributions.values()))
-    height = 0.85 if len(attributions) <= 8 else 0.6
-    figure = empty_figure(12, (height * len(attributions) + 0.7) * len(lines) + 0.4, title, h_pad=0.02, hspace=0.0)
-    for part, line in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
-        panels = part.subplots(len(attributions), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, (name, values) in zip(panels, attributions.items(), strict=True):
-            _letters(axes, sequence, values.tolist(), line)
-            _spans(axes, motifs, line)
-            axes.set_ylabel(textwrap.fill(name, 20), fontsize=SMALL, rotation=0, ha="right", va="center")
-            axes.axhline(0, color=GREY, linewidth=0.6)
-            tidy(axes, grid=False)
-        panels[0].set_ylim(*limits)
-        panels[0].set_xlim(line[0] + 0.5, line[0] + _LINE + 0.5)
-        _names(panels[0], motifs, line)
-        panels[-1].set_xlabel("position (the height of a letter is its attribution)", fontsize=TEXT)
-        panels[0].yaxis.label.set_fontweight("bold")
-    return figure
-
-
-def _limits(values: list[Tensor]) -> tuple[float, float]:
-    """Find limits from the lowest to the highest value, neither much beyond the largest true one."""
-    largest = _TALLEST * float(values[0].abs().max()) or 1.0
-    low = max(min(float(v.min()) for v in values), -largest)
-    high = min(max(float(v.max()) for v in values), largest)
-    return 1.05 * min(low, -0.1 * high), 1.05 * max(high, -0.1 * low)
 
 
 @cache
@@ -177,7 +144,12 @@ def _letter(letter: str) -> Path:
     return path.transformed(Affine2D().translate(-box.x0, -box.y0).scale(1 / box.width, 1 / box.height))
 
 
-def _letters(axes: Any, sequence: str, values: list[float], line: range, pale: np.ndarray | None = None) -> None:
+def _lines(sequence: str) -> list[range]:
+    """Break a sequence into lines of 100 positions."""
+    return [range(i, min(i + _LINE, len(sequence))) for i in range(0, len(sequence), _LINE)]
+
+
+def _draw_letters(axes: Any, sequence: str, values: list[float], line: range, pale: np.ndarray | None = None) -> None:
     """Draw letters at positions counted from 1, one collection for each kind."""
     for kind in sorted(set(sequence)):
         which = [i for i in line if sequence[i] == kind and values[i]]
@@ -185,7 +157,7 @@ def _letters(axes: Any, sequence: str, values: list[float], line: range, pale: n
             _letter(kind).transformed(Affine2D().scale(_FILLED, values[i]).translate(i + 1 - _FILLED / 2, 0))
             for i in which
         ]  # fmt: skip
-        colours = [to_rgba(COLOURS.get(kind, GREY), 1 if pale is None or not pale[i] else _PALE) for i in which]
+        colours = [to_rgba(_COLOURS.get(kind, GREY), 1 if pale is None or not pale[i] else _PALE) for i in which]
         axes.add_collection(PathCollection(paths, facecolors=colours, linewidths=0, zorder=2))
 
 
@@ -199,12 +171,14 @@ def _here(motifs: Sequence[tuple[int, int, str]], line: range) -> list[tuple[flo
     ]  # fmt: skip
 
 
-def _spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+def _shade_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+    """Shade the motifs (start, length, name) as far as they are on a line."""
     for start, stop, _, shade in _here(motifs, line):
         axes.axvspan(start, stop, facecolor=shade, alpha=0.25, linewidth=0, zorder=0)
 
 
-def _names(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+def _name_spans(axes: Any, motifs: Sequence[tuple[int, int, str]], line: range) -> None:
+    """Write the names of motifs above a line."""
     for start, stop, name, _ in _here(motifs, line):
         axes.text(
             (start + stop) / 2, 1.04, name, transform=axes.get_xaxis_transform(), ha="center", va="bottom",

@@ -9,10 +9,19 @@ import numpy as np
 from matplotlib import colormaps
 
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, labelled, new_axes, points
-from dasp.plots.given import read
-from dasp.plots.labels import fitted_all
-from dasp.plots.style import DIVERGING, SMALL, readable, text_width
+from dasp.plots.data import feature_names, read
+from dasp.plots.style import (
+    DIVERGING,
+    SMALL,
+    add_labels,
+    colour_bar,
+    drawing,
+    fit_names,
+    new_axes,
+    points,
+    readable,
+    text_width,
+)
 from dasp.words import number
 
 __all__ = ["interactions"]
@@ -35,8 +44,8 @@ def interactions(
 
     Args:
         values: (players, players) of one row, or (rows, players, players), whose mean is drawn.
-        names: of the players.
-        most: how many players are drawn at most: those whose interactions are largest in sum.
+        names: the names of the players.
+        most: the largest number of players: those whose interactions are largest in sum are drawn.
         limit: the value of the darkest colour; by default the largest.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
@@ -49,15 +58,13 @@ def interactions(
         raise BadInput(f"interactions of the shape {found.shape} are not those of all pairs, (players, players)")
     rows = len(found) if found.ndim == 3 else 1
     matrix = found.mean(0) if found.ndim == 3 else found
-    named = [f"Feature {i}" for i in range(len(matrix))] if names is None else [str(name) for name in names]
-    if len(named) != len(matrix):
-        raise BadInput(f"there are {len(named)} names for {len(matrix)} players")
+    named = feature_names([] if names is None else [str(name) for name in names], len(matrix), "players")
     count = len(matrix)
     shown = np.sort(np.argsort(-np.abs(matrix).sum(1), kind="stable")[:most])
     matrix = matrix[np.ix_(shown, shown)]
     side = _CELL * max(len(shown), 4)
     axes = new_axes(ax, side + 3.2, side + 2.4)
-    labels = fitted_all([named[i] for i in shown], min(_NAMES, 0.3 * min(points(axes))), SMALL)
+    labels = fit_names([named[i] for i in shown], min(_NAMES, 0.3 * min(points(axes))), SMALL)
     top = limit or float(np.abs(matrix).max()) or 1.0
     axes.imshow(matrix, cmap=DIVERGING, vmin=-top, vmax=top)
     _numbers(axes, matrix, top)
@@ -68,7 +75,7 @@ def interactions(
     colour_bar(axes, top, "interaction" if rows == 1 else f"interaction, mean over {rows:,} rows", aspect=25)
     left = count - len(shown)
     note = f"{left} other player{'s' * (left != 1)} with smaller interactions" if left else ""
-    labelled(axes, title=title, below=note)
+    add_labels(axes, title=title, below=note)
     return axes
 
 

@@ -14,17 +14,15 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import LineCollection
 
+from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture, uncertain
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.style import DIVERGING, SMALL
+from dasp.plots.data import as_array, read
+from dasp.plots.style import DIVERGING, SMALL, colour_bar, drawing, new_panels
 from dasp.words import INTERVAL, plain
 
 __all__ = ["image"]
 
-_CHANNELS = (1, 3, 4)
 _INCH = 2.2  # of a panel
-_PALEST = 0.45  # of the picture below an overlay
 
 
 @drawing
@@ -45,14 +43,15 @@ def image(
     Args:
         explanation: a `shap.Explanation` of images, or attributions: (height, width), with channels first or last,
             or several rows of them. A dict of such by the methods' names draws them side by side.
-        data: the pictures, if the explanation does not tell: like the attributions.
-        std: the standard deviations of attributions, if the explanation does not tell.
+        data: the pictures, in the shape of the attributions, if the explanation has none.
+        std: the standard deviations of the attributions, if the explanation has none.
         feature_mask: the players, integers that broadcast to an image, or to rows of them that each have players of
             their own; they are outlined. Every pixel of a player has the player's value, as Captum gives it;
             explanations of `dasp.Explainer`, where it is divided among pixels, are added up.
-        overlay: draw over the picture; else beside it. By default over it, but beside it for several methods.
+        overlay: True to draw over the picture, False to draw beside it. By default one method is drawn over it, and
+            several are drawn beside it.
         limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
-        only_certain: leave out values whose interval of 95 % holds 0. Without a feature_mask, the standard deviations
+        only_certain: leave out values whose 95 % interval includes 0. Without a feature_mask, the standard deviations
             of a pixel's channels are added: this is right if they are one player, and otherwise leaves out too much.
         title: above the panel of one method; those of a dict have their names there.
         ax: the axes to draw on, for one image of one method without its picture beside it.
@@ -75,9 +74,7 @@ def image(
     headings = {name: "\n".join(textwrap.wrap(plain(name), 26)) for name in columns}
     if ax is not None:
         if shape[0] * len(columns) > 1:
-            raise BadInput(
-                f"{shape[0] * len(columns)} panels do not fit on one ax: leave it out, and they get a figure"
-            )
+            raise BadInput(f"{shape[0] * len(columns)} panels do not fit on one ax: leave ax out for a new figure")
         panels = np.array([[ax]])
     else:
         aspect = min(max(shape[1] / shape[2], 0.3), 3.0)
@@ -98,12 +95,12 @@ def image(
                 axes.set_title(headings[name], fontsize=SMALL, parse_math=False)
             _framed(axes)
     label = "value" if feature_mask is None else "value of a player"
-    colour_bar(panels, largest, f"{label}, where its interval does not hold 0" if only_certain else label, aspect=25)
+    colour_bar(panels, largest, f"{label}, where its interval does not include 0" if only_certain else label, aspect=25)
     return panels[0, 0] if panels.size == 1 else panels
 
 
 def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> tuple[int, ...]:
-    """The shape (rows, height, width) of all maps, and of the pictures."""
+    """Return the shape (rows, height, width) of all maps and pictures, or say which has another one."""
     if not found:
         raise BadInput("there are no attributions to draw: the dict is empty")
     shape = next(iter(found.values())).shape
@@ -118,45 +115,41 @@ def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> 
 def _read(
     given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """The values of pixels, (rows, height, width), the pictures and the players, (…, height, width, channels)."""
+    """Return the values of pixels, (rows, height, width), and pictures and players, (…, height, width, channels)."""
     found = read(given, data=data, std=std)
     if not 2 <= found.values.ndim <= 4:
         raise BadInput(
-            f"values of the shape {found.values.shape} are no images: (height, width) is needed, or channels"
+            f"values of the shape {found.values.shape} are not images: give (height, width), or channels as well"
         )
     if only_certain and found.std is None:
-        raise BadInput("only_certain needs standard deviations, which these attributions have not")
+        raise BadInput("only_certain needs standard deviations, which these attributions do not have: give std")
     shape = found.values.shape
-    one = found.alone or found.data is None or found.data.ndim < 4
-    axis = (2 if found.alone else 3) if found.spread else _channel_axis(shape, one=one)
+    one = found.one_row or found.data is None or found.data.ndim < 4
+    axis = (2 if found.one_row else 3) if found.spread else _channel_axis(shape, one=one)
     values = _channels_last(found.values, axis)
     deviations = None if found.std is None else _channels_last(found.std, axis)
     pictures = found.data
     if pictures is not None:
         alike = pictures.shape == shape
         pictures = _channels_last(pictures, axis if alike else _channel_axis(pictures.shape, one=pictures.ndim == 3))
-    players = None if feature_mask is None else _players(array(feature_mask), values.shape)
+    players = None if feature_mask is None else _players(as_array(feature_mask), values.shape)
     if players is not None:
         values = _of_players(values, players, add=found.spread)
         deviations = None if deviations is None else _of_players(deviations, players, add=found.spread)
-        pixels = _once(values, players)
-        wide = None if deviations is None else np.sqrt(_once(np.square(deviations), players))
+        pixels = pixel_values(values, players)
+        wide = None if deviations is None else np.sqrt(pixel_values(np.square(deviations), players))
     else:
         pixels = values.sum(-1)
         wide = None if deviations is None else deviations.sum(-1)
     if only_certain and wide is not None:
-        pixels = np.where(np.abs(pixels) <= INTERVAL * wide, 0, pixels)
+        pixels = np.where(uncertain(pixels, INTERVAL * wide), 0, pixels)
     return pixels, pictures, players
 
 
 def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
-    """Where the channels of one image or of several are; None if there are none."""
-    first, last = len(shape) - 3, len(shape) - 1
-    if len(shape) == 2:
-        return None
-    if shape[last] in _CHANNELS and shape[first] not in _CHANNELS:
-        return last
-    return first if shape[first] in _CHANNELS and (one or first) else None
+    """Return the axis of the channels of one image or of several; None if there are none."""
+    axis = channel_axis(shape)
+    return None if axis == 0 and not one else axis
 
 
 def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
@@ -168,7 +161,7 @@ def _channels_last(images: np.ndarray, axis: int | None) -> np.ndarray:
 
 
 def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The number of every entry's player, (1 or rows, height, width, channels), from 0 in each row."""
+    """Return the number of every entry's player, (1 or rows, height, width, channels), from 0 in each row."""
     rows, height, width, channels = shape
     given = mask.shape
     if mask.ndim == 3 and channels == 1 and given == (rows, height, width):
@@ -189,7 +182,7 @@ def _players(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.ndarray:
-    """Entries with the value of their player: the mean of its entries, which all have it, or their sum."""
+    """Return the value of every entry's player: the mean of its entries, which all have it, or their sum."""
     result = np.empty_like(values)
     for row, own, entries in zip(result, np.broadcast_to(players, values.shape), values, strict=True):
         numbers = own.ravel()
@@ -198,27 +191,19 @@ def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.nda
     return result
 
 
-def _once(values: np.ndarray, players: np.ndarray) -> np.ndarray:
-    """The sum over the players of a pixel, each of them once, though it may have several channels."""
-    alike = (players[..., :, None] == players[..., None, :]).sum(-1)
-    return (values / alike).sum(-1)
-
-
 def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
-    """Lines between pixels of different players, (height, width, channels)."""
+    """Return the lines between pixels of different players, (height, width, channels)."""
     below = (players[1:] != players[:-1]).any(-1)
     right = (players[:, 1:] != players[:, :-1]).any(-1)
     lines = [[(x - 0.5, y + 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(below)]
     return lines + [[(x + 0.5, y - 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(right)]
 
 
-def _picture(axes: Any, picture: np.ndarray, *, grey: bool = False, palest: float = 0.0) -> None:
-    """Draw a picture whose numbers may be on any scale."""
-    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
-    scaled = (picture - low) / ((high - low) or 1.0)
-    if scaled.shape[2] == 1 or grey:
-        luminance = scaled[..., :3].mean(-1)
-        axes.imshow(palest + (1 - palest) * luminance, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+def _picture(axes: Any, picture: np.ndarray) -> None:
+    """Draw a picture (height, width, channels) whose numbers may be on any scale."""
+    scaled = scaled_picture(picture)
+    if scaled.shape[2] == 1:
+        axes.imshow(scaled[..., 0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     else:
         axes.imshow(scaled, interpolation="nearest")
 
@@ -228,10 +213,10 @@ def _map(axes: Any, values: np.ndarray, limit: float, picture: np.ndarray | None
     if picture is None:
         axes.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         return
-    _picture(axes, picture, grey=True, palest=_PALEST)
-    fractions = np.clip(values / limit, -1, 1)
-    colours = colormaps[DIVERGING](0.5 + 0.5 * np.sign(fractions) * (0.35 + 0.65 * np.abs(fractions)))
-    colours[..., 3] = np.minimum(1, 0.9 * np.sqrt(np.abs(fractions)))
+    axes.imshow(pale(scaled_picture(picture)), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    places, cover = overlay(values, limit)
+    colours = colormaps[DIVERGING](0.5 + 0.5 * places)
+    colours[..., 3] = cover
     axes.imshow(colours, interpolation="nearest")
 
 

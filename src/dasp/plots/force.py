@@ -15,12 +15,22 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Polygon
 
-from dasp.plots.canvas import drawing, labelled, new_axes, points
-from dasp.plots.given import Given, read_row
-from dasp.plots.labels import numbers_of
-from dasp.plots.parts import Part, faces, lumped, parts_of
-from dasp.plots.rows import marks_of, notes
-from dasp.plots.style import BLACK, DARK, DARK_DOWN, DARK_UP, SMALL, TEXT, text_width, tidy
+from dasp.plots.data import Part, PlotData, end_labels, error_note, faces, parts_of, read_row, sum_of
+from dasp.plots.style import (
+    BLACK,
+    DARK,
+    DARK_DOWN,
+    DARK_UP,
+    SMALL,
+    TEXT,
+    add_labels,
+    drawing,
+    new_axes,
+    number_format,
+    points,
+    text_width,
+    tidy,
+)
 
 __all__ = ["force"]
 
@@ -43,14 +53,14 @@ def force(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw what each player of one row adds to the base value, to give the prediction, with intervals of 95 %.
+    """Draw what each player of one row adds to the base value, to give the prediction, with 95 % intervals.
 
     Args:
         explanation: one row of a `shap.Explanation`, or the attributions of one row; their sum and `base` are taken
             for the prediction.
-        names, data, std, base, output: the players' names, what they are in this row, the standard deviations of
-            their values, what the values add to, and what is explained; if the explanation does not tell.
-        most: how many players are named, as far as there is room; the others are lumped together.
+        names, data, std, base, output: the names of the players, their data in this row, the standard deviations of
+            their values, the base value and the name of the output; for what the explanation does not have.
+        most: the largest number of players that are named, as far as there is room; the others are summed.
         title: above the figure.
         ax: the axes to draw on; of a new figure by default.
 
@@ -67,11 +77,11 @@ def force(
     start = 0.0 if found.base is None else float(found.base)
     prediction = start + float(found.values.sum())
     forces = [
-        parts_of(found, named, 0.45 * width - 90, SMALL) + ([lumped(found, rest)] if len(rest) else [])
+        parts_of(found, named, 0.45 * width - 90, SMALL) + ([sum_of(found, rest)] if len(rest) else [])
         for named, rest in _sides(found, most)
     ]
     placed = [_placed(some, prediction) for some in forces]
-    marks = list(zip((start, prediction), marks_of(found, start, prediction), strict=True))
+    marks = list(zip((start, prediction), end_labels(found, start, prediction), strict=True))
     _limits(axes, width, placed, marks)
     tip = 0.008 * (axes.get_xlim()[1] - axes.get_xlim()[0])
     for some, colour, side in zip(placed, (DARK_UP, DARK_DOWN), ("right", "left"), strict=True):
@@ -85,24 +95,24 @@ def force(
     for (x, text), colour, side in zip(marks, (DARK, BLACK), sides, strict=True):
         _mark(axes, x, above - _MARK, text, colour, side)
     axes.set_ylim(-below, above)
-    axes.xaxis.set_major_formatter(numbers_of(axes.xaxis))
+    axes.xaxis.set_major_formatter(number_format(axes.xaxis))
     tidy(axes, grid=False)
     axes.spines["left"].set_visible(False)
     axes.yaxis.set_visible(False)
     hatched = any(one.uncertain for some in forces for one in some)
-    labelled(axes, title=title, below=found.output or "output", note=notes(found, hatched=hatched))
+    add_labels(axes, title=title, below=found.output or "output", note=error_note(found, hatched=hatched))
     return axes
 
 
-def _sides(found: Given, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The players that push up and those that pull down: the largest, to be named, and the others."""
+def _sides(found: PlotData, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the players that push up and those that pull down: of each, the largest, to be named, and the others."""
     order = np.argsort(-np.abs(found.values), kind="stable")
     sides = [found.values[order] > 0, found.values[order] < 0]
     return [(order[:most][side[:most]], order[most:][side[most:]]) for side in sides]
 
 
-def _heights(found: Given, most: int) -> tuple[float, float]:
-    """What forces with their error bars and marks take above the labels, and what the labels take."""
+def _heights(found: PlotData, most: int) -> tuple[float, float]:
+    """Return the height of forces with their error bars and marks, and the height of the labels below them."""
     lines = max(len(named) + bool(len(rest)) for named, rest in _sides(found, most))
     bars = lines if found.half is not None and found.half.any() else 1
     return _BAND + _BAR * (bars + 1) + 2 * _MARK, _LINE * (lines + 1)

@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from dasp.display import uncertain
 from dasp.errors import BadInput
-from dasp.plots.canvas import colour_bar, drawing, labelled, new_panels
-from dasp.plots.given import array, read
-from dasp.plots.labels import fitted, numbers_of
-from dasp.plots.style import BLACK, GREY, SMALL, shade, tidy
+from dasp.plots.data import as_array, read
+from dasp.plots.style import (
+    BLACK,
+    GREY,
+    SMALL,
+    add_labels,
+    colour_bar,
+    drawing,
+    fit_text,
+    new_panels,
+    number_format,
+    shade,
+    tidy,
+)
 from dasp.words import INTERVAL
 
 __all__ = ["series"]
@@ -36,10 +47,11 @@ def series(
     Args:
         explanation: one row of a `shap.Explanation`, or attributions: (steps,), (channels, steps), or one number for
             every player of the feature mask.
-        data: the series, (steps,) or (channels, steps), if the explanation does not tell.
-        std: the standard deviations of attributions; windows whose interval of 95 % holds 0 are hatched.
-        feature_mask: which entries are one player, as `dasp.players.windows` tells; else every step is one.
-        names: of the channels.
+        data: the series, (steps,) or (channels, steps), if the explanation has none.
+        std: the standard deviations of attributions; windows whose 95 % interval includes 0 are hatched.
+        feature_mask: the number of every entry's player, as `dasp.players.windows` gives it; by default every step is
+            a player.
+        names: the names of the channels.
         limit: the value of the strongest colour; by default the largest.
         title: above the first panel.
         ax: the axes to draw on, for one channel.
@@ -61,7 +73,7 @@ def series(
     values, players = _by_entry(found.values, feature_mask, lines.shape)
     half = None if found.std is None else INTERVAL * _by_entry(found.std, feature_mask, lines.shape)[0]
     if ax is not None and len(lines) > 1:
-        raise BadInput(f"{len(lines)} channels do not fit on one ax: leave it out, and they get a figure")
+        raise BadInput(f"{len(lines)} channels do not fit on one ax: leave ax out for a new figure")
     panels = (
         new_panels(len(lines), 1, _WIDTH, _HEIGHT * len(lines) + 0.8, sharex=True)[:, 0]
         if ax is None
@@ -74,22 +86,22 @@ def series(
         axes.plot(lines[i], color=BLACK, linewidth=1.1, zorder=3, marker="." if lines.shape[1] == 1 else None)
         axes.set_xlim(-0.5, lines.shape[1] - 0.5)
         tidy(axes, grid=False)
-        axes.yaxis.set_major_formatter(numbers_of(axes.yaxis))
+        axes.yaxis.set_major_formatter(number_format(axes.yaxis))
         if names is not None:
-            axes.set_ylabel(fitted(names[i], 72 * _HEIGHT, SMALL), fontsize=SMALL, parse_math=False)
+            axes.set_ylabel(fit_text(names[i], 72 * _HEIGHT, SMALL), fontsize=SMALL, parse_math=False)
     label = "value of a step" if feature_mask is None else "value of a window"
     colour_bar(panels, largest, label, pale=True, aspect=25)
-    labelled(panels[0], title=title)
-    labelled(panels[-1], below="step", note="Hatched: the interval of 95 % holds 0." if hatched else "")
+    add_labels(panels[0], title=title)
+    add_labels(panels[-1], below="step", note="Hatched: the 95 % interval includes 0." if hatched else "")
     return panels[0] if len(panels) == 1 else panels
 
 
 def _by_entry(given: np.ndarray, feature_mask: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The value of every entry's player, and the player's number, (channels, steps)."""
+    """Return the value of every entry's player, and the player's number, (channels, steps)."""
     if feature_mask is None:
         players = np.arange(int(np.prod(shape))).reshape(shape)
     else:
-        mask = array(feature_mask)
+        mask = as_array(feature_mask)
         try:
             players = np.broadcast_to(mask[0] if mask.ndim == 3 else mask, shape)
         except ValueError:
@@ -105,13 +117,13 @@ def _by_entry(given: np.ndarray, feature_mask: Any, shape: tuple[int, ...]) -> t
 
 
 def _windows(axes: Any, fractions: np.ndarray, players: np.ndarray, half: np.ndarray | None) -> bool:
-    """Shade runs of steps of one player; tell whether any is uncertain."""
+    """Shade runs of steps of one player; return True if any is uncertain."""
     starts = np.flatnonzero(np.r_[True, players[1:] != players[:-1]])
     stops = np.r_[starts[1:], len(players)]
     unsure = False
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        own = half is not None and half[start] > 0 and abs(fractions[start]) <= half[start]
-        unsure |= bool(own)
+        own = half is not None and bool(uncertain(fractions[start], half[start]))
+        unsure |= own
         axes.axvspan(
             start - 0.5, stop - 0.5, facecolor=shade(float(fractions[start])), linewidth=0, zorder=0,
             hatch="//" if own else None, edgecolor=GREY if own else "none", alpha=0.5 if own else None,

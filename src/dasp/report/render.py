@@ -26,7 +26,14 @@ _DIGITS = 5
 
 
 def render(template: str, *, script: str = "", room: str = "", **values: Any) -> str:
-    """A page from a template; one of another room may build on ours. `script` is a file of JavaScript."""
+    """Return a page from a template.
+
+    Args:
+        template: the name of its file.
+        script: the file of JavaScript that the page runs, if any.
+        room: the package whose folder has the template, if it is not ours; it may extend our "page.html".
+        values: what the template shows.
+    """
     folders = [PackageLoader("dasp.report", "templates"), *([PackageLoader(room, ".")] if room else [])]
     environment = Environment(
         loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -40,12 +47,12 @@ def render(template: str, *, script: str = "", room: str = "", **values: Any) ->
 
 
 def _ours(name: str) -> Markup:
-    """A file of ours, which is written into the page as it is."""
+    """Return a file of ours, which is written into the page as it is."""
     return Markup((files("dasp.report") / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
 def rounded(value: float, digits: int = _DIGITS) -> float | None:
-    """A number with few digits, which are enough to draw it; None for what is not finite.
+    """Return a number with few digits, which are enough to draw it; None for what is not finite.
 
     >>> rounded(1234.5678), rounded(float("nan"))
     (1234.6, None)
@@ -54,14 +61,14 @@ def rounded(value: float, digits: int = _DIGITS) -> float | None:
 
 
 def _policy(script: str) -> str:
-    """What the browser may do: show pictures that are in the page, and run our script."""
+    """Return what the browser may do: show pictures that are in the page, and run our script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"'sha256-{digest}'" if script else "'none'"
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
 
 
 def _json(value: Any) -> Markup:
-    """JSON inside an element of a page, which nothing in it can end."""
+    """Return JSON for an element of a page, which nothing in it can end."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -69,7 +76,7 @@ def _json(value: Any) -> Markup:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may go on in the next line behind an underscore and the like."""
+    """Return a name that may go on in the next line behind an underscore and the like."""
     return Markup(re.sub(r"([_./:-])", r"\1<wbr>", str(escape(name))))  # noqa: S704 (escaped before)
 
 

@@ -1,4 +1,4 @@
-"""How far methods are from the Shapley values, against the evaluations and the time they take.
+"""Methods compared: how far they are from the Shapley values, against the evaluations and the time they take.
 
 The truth is exact where 2^N evaluations can be afforded, else sampled by antithetic permutations, with its standard
 error: an RMSE near that error says nothing.
@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.permutation import PermutationShapley
+from dasp.display import display_name
 from dasp.evaluation.metrics import rmse, spearman
 from dasp.games.arguments import Arguments, Baselines, Target
 from dasp.games.game import Game
 from dasp.games.request import Request
-from dasp.methods import METHODS, Method, MethodOnModel
+from dasp.methods import METHODS, Method
 
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
 
@@ -78,19 +79,19 @@ class Problem:
         return Problem(model, arguments, truth, float(error.square().mean().sqrt()))
 
     def request(self) -> Request:
-        """The problem as an `attribute` call, understood."""
+        """Return the request that an `attribute` call would make of the problem."""
         return Request.of(self.model, Arguments.given(**self.arguments))
 
 
 @dataclass(frozen=True)
 class Result:
-    """How good one method was with one number of samples: means and standard deviations over rows (for Spearman's
-    correlation, over those whose values are not all the same)."""
+    """The errors and costs of one method with one number of samples: means and standard deviations over rows (for
+    Spearman's correlation, over those whose values are not all the same)."""
 
     method: str
-    number: int | None  # of samples, steps, nodes or sizes
+    number: int | None  # the number of samples, steps, nodes or sizes; None if the method takes none
     evaluations: int  # per row
-    paper_evaluations: int
+    paper_evaluations: int  # the same, as the paper counts them
     seconds: float  # per row, of all rows explained at once
     rmse: float
     rmse_std: float
@@ -98,21 +99,21 @@ class Result:
     spearman_std: float
     attributions: Tensor = field(default_factory=lambda: torch.empty(0), repr=False, compare=False)  # (rows, players)
 
-    seconds_alone: float = math.nan  # of a row that is explained by itself
+    seconds_alone: float = math.nan  # the time of a row that is explained by itself
     seconds_first: float = math.nan  # the same the first time, with what is done once: tracing, designs of coalitions
 
     @property
     def time_text(self) -> str:
-        """The time per row of a batch, for people."""
+        """The time per row of a batch, as people read it."""
         number = self.seconds * 1e3
         return f"{number:,.0f} ms" if number >= 99.5 else f"{number:.2g} ms"
 
     def __str__(self) -> str:
         """The method with its error, evaluations and time."""
-        return f"{self.method} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
+        return f"{display_name(self.method)} ({self.rmse:.3g} with {self.evaluations:,}, {self.time_text})"
 
     def numbers(self) -> dict[str, Any]:
-        """Give all fields but the attributions."""
+        """Return all fields but the attributions."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "attributions"}
 
 
@@ -128,7 +129,7 @@ class Trial:
 
     @property
     def cost(self) -> int:
-        """Evaluations for a row."""
+        """The number of evaluations for a row."""
         return self.method.cost(self.game, self.number)
 
     def run(self) -> Result:
@@ -149,11 +150,11 @@ class Trial:
             seconds / len(values), error, error_std, rank, rank_std, values, alone_time, first_time,
         )  # fmt: skip
 
-    def _call(self, attribution: MethodOnModel, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
-        """What is timed: the method itself. Ours take f(x) and f(baseline) from the request, which is part of them;
-        others evaluate what they need."""
+    def _call(self, attribution: PlayerMethod, arguments: dict[str, Any]) -> Callable[[], list[Tensor]]:
+        """Return the call that is timed: the method itself. Ours take f(x) and f(baseline) from the request, which is
+        part of them; others evaluate what they need."""
         given = Arguments.given(**arguments)
-        if isinstance(attribution.method, PlayerMethod):
+        if isinstance(getattr(attribution, "method", attribution), PlayerMethod):
             return lambda: attribution.explain(Request.of(self.problem.model, given)).values
         request = Request.of(self.problem.model, given)
         return lambda: attribution.explain(request).values
@@ -162,8 +163,14 @@ class Trial:
 def trials(
     problem: Problem, methods: Mapping[str, Method] | Iterable[str] = METHODS, budgets: Sequence[int] = (100, 1000)
 ) -> list[Trial]:
-    """Every method, those that take samples with as many as each budget of evaluations allows; without those that the
-    number of players or the budget forbids."""
+    """List the trials of methods on a problem: those that take samples with as many as each budget of evaluations
+    allows; without those that the number of players or the budget forbids.
+
+    Args:
+        problem: the model, its rows and their Shapley values.
+        methods: names in `dasp.methods.METHODS` (all of them by default), or methods of your own by name.
+        budgets: numbers of evaluations for a row.
+    """
     table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in methods}
     game = problem.request().games[0]
     result = []
@@ -183,12 +190,12 @@ def compare(
     *,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Run all `trials`.
+    """Run all `trials`, whose arguments are these; `on_result` is called with every result as soon as there is one.
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     >>> problem = Problem.of(model, torch.ones(3, 4))
-    >>> [result.evaluations for result in compare(problem, ["Occlusion", "Permutations"], budgets=[20, 40])]
-    [5, 20, 38]
+    >>> [result.evaluations for result in compare(problem, ["Exact", "Permutations"], budgets=[20, 40])]
+    [16, 20, 38]
     """
     results = []
     for trial in trials(problem, methods, budgets):
@@ -198,7 +205,7 @@ def compare(
 
 
 def _timed(function: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, float]:
-    """What a function returns, and the median time of some calls; random numbers start anew."""
+    """Return the result of a function, and the median time of some calls; random numbers start anew."""
     seconds: list[float] = []
     while len(seconds) < repeats and sum(seconds) < _ENOUGH:
         torch.manual_seed(0)
@@ -209,7 +216,7 @@ def _timed(function: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, f
 
 
 def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the first row alone."""
+    """Return the arguments of the first row alone."""
     rows = len(arguments["inputs"])
 
     def first(x: Any) -> Any:
@@ -223,7 +230,7 @@ def _first_row(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """The points that no other is at least as good as in both coordinates and better in one (less is better), by
+    """Return the points that no other is at least as good as in both coordinates and better in one (less is better), by
     increasing first coordinate; of equal ones, all.
 
     >>> front([(1, 5), (2, 3), (3, 4), (4, 1)])
@@ -238,7 +245,7 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def evaluations_to_match(results: Sequence[Result], method: str, error: float) -> float | None:
-    """How many evaluations a method needs for an RMSE of `error`, between measured numbers by a straight line in
+    """Return how many evaluations a method needs for an RMSE of `error`, between measured numbers by a straight line in
     logarithms; None if it never gets there.
 
     >>> measured = [Result("DASP", None, n, n, 0.0, rmse, 0.0, 1.0, 0.0) for n, rmse in [(10, 0.4), (40, 0.1)]]
@@ -257,7 +264,7 @@ def evaluations_to_match(results: Sequence[Result], method: str, error: float) -
 
 
 def table(results: list[Result], standard_error: float = 0.0) -> str:
-    """Results as text, a line each.
+    """Return results as text, a line each.
 
     >>> print(table([Result("DASP", 4, 64, 32, 0.001, 0.5, 0.1, 0.9, 0.05)]))
     method                                  evaluations     paper        ms      RMSE         ±  Spearman         ±
@@ -266,7 +273,7 @@ def table(results: list[Result], standard_error: float = 0.0) -> str:
     columns = ("evaluations", "paper", "ms", "RMSE", "±", "Spearman", "±")
     lines = [f"{'method':38} {columns[0]:>12}" + "".join(f"{name:>10}" for name in columns[1:])]
     for r in results:
-        name = r.method if r.number is None else f"{r.method} ({r.number})"
+        name = display_name(r.method) + ("" if r.number is None else f" ({r.number})")
         lines.append(
             f"{name:38} {r.evaluations:12,}{r.paper_evaluations:10,}{r.seconds * 1e3:10.1f}{r.rmse:10.3g}"
             f"{r.rmse_std:10.2g}{r.spearman:10.3f}{r.spearman_std:10.3f}"

@@ -1,0 +1,310 @@
+"""Statistics over all rows of an output, from one pass over it, and the sentences that the page makes of them.
+
+    importance of a player = mean |value| over n rows,   ± √( t² s²/n + 1.96² Σσ²/n² )
+
+with the spread s of |value| over the rows (other rows of the same kind would have another mean), Student's quantile t,
+and the standard deviations σ of the values themselves. The second term alone is the inner interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dasp.display import display_name, half_of_mean, uncertain, word_of
+from dasp.report.contents import Contents, OutputRows
+from dasp.words import INTERVAL, number, plain
+
+__all__ = ["Fact", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict"]
+
+_FEW = 8  # outputs that are listed
+_GOOD = 0.25  # of the typical size of a value: errors beyond it are a warning
+_PARAMETERS = "the model's parameters"
+_HIDDEN = ("dasp", "torch", "why", "transformers", "skipped rows", "absent inputs", "the method that was chosen")
+
+
+@dataclass(frozen=True)
+class Player:
+    """The importance of a player, or of a word, over all rows."""
+
+    name: str
+    mean: float  # the mean |value|
+    half: float  # half of its 95 % interval
+    inner: float | None  # half of the interval from errors alone; None if these are not known
+    number: int  # the number of rows
+
+    @property
+    def uncertain(self) -> bool:
+        """True if the interval includes 0."""
+        return self.number > 1 and bool(uncertain(self.mean, self.half))
+
+
+@dataclass
+class _Sums:
+    """Sums over rows, of one player or of many at once."""
+
+    number: Any = 0
+    sizes: Any = 0.0  # Σ|v|
+    squares: Any = 0.0
+    variances: Any = 0.0  # Σσ²
+
+    def add(self, values: NDArray[Any], std: NDArray[Any] | None) -> None:
+        """Add rows of players; values that are not finite do not count."""
+        finite = np.isfinite(values)
+        there = np.where(finite, values, 0.0)
+        self.number = self.number + finite.sum(0)
+        self.sizes = self.sizes + np.abs(there).sum(0)
+        self.squares = self.squares + np.square(there).sum(0)
+        if std is not None:
+            self.variances = self.variances + np.square(np.where(finite & np.isfinite(std), std, 0.0)).sum(0)
+
+    def players(self, names: list[str], *, errors: bool) -> list[Player]:
+        """Return the mean of |v| of each player with the halves of both intervals; NaN where there is no value."""
+        columns = np.broadcast_arrays(self.number, self.sizes, self.squares, self.variances)
+        found = []
+        for name, (count, sizes, squares, variances) in zip(names, np.reshape(columns, (4, -1)).T, strict=True):
+            n = int(count)
+            mean = sizes / n if n else math.nan
+            inner = INTERVAL * math.sqrt(variances) / n if n else math.nan
+            spread = math.sqrt(max(squares / n - mean**2, 0.0) * n / (n - 1)) if n > 1 else 0.0
+            half = half_of_mean(n, spread, inner) if n else math.nan
+            found.append(Player(name, float(mean), half, inner if errors else None, n))
+        return found
+
+
+@dataclass
+class Statistics:
+    """The statistics of an output. Arrays have an entry for each row."""
+
+    rows: int = 0
+    players: list[Player] = field(default_factory=list)  # in the order of their numbers; of texts, the largest first
+    deviation: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # the largest of each row
+    typical: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # the root mean square of each row's deviations
+    size: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # the root mean square of its values
+    gap: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    change: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # prediction − base
+    evaluations: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    missed: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    targets: list[int] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
+    counts: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # players of each row
+
+    @property
+    def largest(self) -> list[Player]:
+        """The players, from the most to the least important."""
+        return [self.players[place] for place in self.order]
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the players, from the most to the least important; those without a value come last."""
+        return np.argsort([-player.mean for player in self.players], kind="stable").tolist()  # NaN is last
+
+
+def statistics_of(contents: Contents) -> Statistics:
+    """Go through all rows once."""
+    sums, words = _Sums(), dict[str, _Sums]()
+    parts: dict[str, list[Any]] = {}
+    targets, methods = set[int](), set[str]()
+    rows = 0
+    for some in contents.rows(data=False):
+        rows += len(some)
+        targets |= set(some.target.tolist())
+        methods |= set(some.method)
+        for name, part in _row_arrays(some).items():
+            parts.setdefault(name, []).append(part)
+        if some.pieces is not None:
+            _add_words(words, some)
+        elif not contents.own_players:
+            sums.add(some.values, some.std)
+    arrays = {name: np.concatenate(several) for name, several in parts.items()}
+    if contents.is_text:
+        often = {word: own for word, own in words.items() if int(np.sum(own.number)) > 1}
+        several = [own.players([word], errors=contents.has_errors)[0] for word, own in often.items()]
+        players = sorted(several, key=lambda player: -player.mean)
+    elif not contents.own_players:
+        names = [plain(name) for name in contents.names] or [f"input {i}" for i in range(len(sums.sizes))]
+        players = sums.players(names, errors=contents.has_errors)
+    else:
+        players = []
+    return Statistics(rows=rows, players=players, targets=sorted(targets), methods=sorted(methods), **arrays)
+
+
+def _row_arrays(some: OutputRows) -> dict[str, NDArray[Any]]:
+    none = np.full(len(some), np.nan)
+    found = {
+        "deviation": some.largest_std(),
+        "typical": none if some.std is None else _root_mean_squares(some.std),
+        "size": _root_mean_squares(some.values),
+        "gap": some.gap,
+        "change": some.prediction - some.base,
+        "counts": np.array([len(one) for one in some.values]),
+    }
+    if some.evaluations is not None:
+        found["evaluations"] = some.evaluations
+    if some.missed is not None:
+        found["missed"] = some.missed
+    return found
+
+
+def _root_mean_squares(rows: Any) -> NDArray[Any]:
+    """Return the root mean square of each row."""
+    if isinstance(rows, np.ndarray):
+        return np.sqrt(np.square(rows).mean(1))
+    return np.array([np.sqrt(np.square(one).mean()) if len(one) else 0.0 for one in rows])
+
+
+def _add_words(words: dict[str, _Sums], some: OutputRows) -> None:
+    """Add the values of pieces of texts to the sums of their words."""
+    assert some.pieces is not None
+    for i, pieces in enumerate(some.pieces):
+        for j, piece in enumerate(pieces):
+            word = word_of(piece)
+            if word is not None:
+                std = None if some.std is None else np.array([some.std[i][j]])
+                words.setdefault(word, _Sums()).add(np.array([some.values[i][j]]), std)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact on the page: its name, its value, and a remark."""
+
+    name: str
+    value: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence on how far the values may be off; `good` if they are close."""
+
+    text: str
+    good: bool
+
+
+def verdict(contents: Contents, known: Statistics) -> Verdict:
+    """Say how far the values may be off, which a reader has to know first."""
+    if not contents.has_errors or not np.isfinite(known.deviation).any():
+        return Verdict(
+            "The errors of these values are not known: the method states none. With the method “auto”, every value has "
+            "an error bar; dasp.audit measures how far values are off.",
+            good=False,
+        )
+    unknown = int((~np.isfinite(known.deviation)).sum())
+    if not unknown and not known.deviation.any():
+        names = [display_name(method) for method in known.methods]
+        how = "all coalitions of players were evaluated" if names == ["Exact"] else "their error bars are 0"
+        return Verdict(f"These Shapley values are exact: {how}.", good=True)
+    half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
+    text = (
+        "These values are estimates. In a typical row, the true Shapley value is within "
+        f"±{number(half, digits=2)} of the value shown, with a probability of 95\u00a0%: that is "
+        f"{number(100 * share, digits=2)} % of the typical size of a value."
+    )
+    if unknown:
+        text += f" The errors of {unknown:,} of {known.rows:,} rows are not known."
+    return Verdict(text, good=share <= _GOOD and not unknown)
+
+
+def _share(known: Statistics) -> float:
+    """Return the typical half of an interval, relative to the typical size of a value."""
+    there = (known.size > 0) & np.isfinite(known.typical)
+    return float(np.median(INTERVAL * known.typical[there] / known.size[there])) if there.any() else 1.0
+
+
+def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
+    """List what was explained, how, and with which errors."""
+    job = contents.job
+    left_out = int(job.get("skipped rows", {}).get("number", 0)) + contents.notes.left_out
+    rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
+    yield Fact("Model", contents.files.get("MODEL", "not recorded"), f"parameters {_short(job, _PARAMETERS)}")
+    yield Fact("Data", contents.files.get("DATA", "not recorded"), rows)
+    yield Fact("Explained output", _target(contents, known), "")
+    yield Fact("Players", *_players(contents, known))
+    yield Fact("An absent input is", _absent(job), "")
+    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(str(job.get("why", ""))))
+    if len(known.evaluations):
+        low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
+        same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
+        yield Fact("Evaluations for a row", f"{middle:,}", same if known.rows > 1 else "")
+    if np.isfinite(known.deviation).any():
+        yield Fact("Largest interval of a row", *_errors(known))
+    gap = float(np.nanmax(np.abs(known.gap), initial=0.0))
+    sizes = float(np.nanmax(np.abs(known.change), initial=0.0))
+    beside = f"the output changes by up to {number(sizes)}"
+    yield Fact("Largest completeness gap", number(gap, digits=2), f"{beside}; values that add up can still be wrong")
+    tolerance = job.get("--tolerance")
+    missed = f"{int(known.missed.sum()):,} of {known.rows:,} rows missed it" if len(known.missed) else ""
+    yield Fact("Tolerance", "none was asked for" if tolerance is None else f"{tolerance:g}", missed)
+
+
+def _short(job: dict[str, Any], name: str) -> str:
+    return str(job.get(name, "not recorded"))[:12]
+
+
+def _count_of_rows(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def _target(contents: Contents, known: Statistics) -> str:
+    job, outputs = contents.job, contents.stored.notes.get("outputs")
+    if outputs == 1:
+        return "the only one"
+    if len(known.targets) == 1:
+        named = contents.output(known.targets[0]) if contents.outputs else f"number {known.targets[0]}"
+        return f"{named}, of {outputs} outputs" if outputs else named
+    listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
+    given = job.get("--target")
+    how = "the largest of each row" if given in (None, "predicted") else f"by the column {given!r}"
+    return f"{how} ({listed})"
+
+
+def _players(contents: Contents, known: Statistics) -> tuple[str, str]:
+    counts = known.counts
+    low, high = int(counts.min()), int(counts.max())
+    told = f"{low:,}" if low == high else f"from {low:,} to {high:,}"
+    shape = contents.shape
+    if contents.is_text:
+        return told, "pieces of a text"
+    if shape is not None:
+        each = ": each channel of a pixel is one" if contents.image and shape[0] > 1 and contents.mask is None else ""
+        each = "" if contents.own_players else each
+        return told, f"in rows of {' × '.join(map(str, shape))}{each}"
+    return told, "columns" if contents.mask is None else f"groups of {len(contents.mask):,} columns"
+
+
+def _absent(job: dict[str, Any]) -> str:
+    told = job.get("absent inputs", {})
+    given = str(told.get("from", "not recorded")).replace("--", "")
+    if told.get("what") == "text":
+        return f"replaced by: {given.removeprefix('absent ')}"
+    if told.get("what") == "background":
+        return f"taken from the rows of the {given}, and outputs are averaged"
+    if "value" in told:
+        return f"{number(float(told['value']))} ({given})"
+    return "the average of its column (baseline mean)" if given == "baseline mean" else given
+
+
+def _errors(known: Statistics) -> tuple[str, str]:
+    halves = INTERVAL * known.deviation
+    most = float(np.nanmax(halves, initial=0.0))
+    if not np.nan_to_num(halves, nan=1.0).any():
+        return "0", "the values are exact"
+    return f"±{number(float(np.nanmedian(halves)), digits=2)}", f"in the median; ±{number(most, digits=2)} at most"
+
+
+def options_of(contents: Contents) -> dict[str, str]:
+    """Return the options of the job that were not left at their defaults, and the versions."""
+    job = contents.job
+    versions: dict[str, str] = {name: str(job[name]) for name in ("dasp", "torch", "transformers") if name in job}
+    given = {name: value for name, value in job.items() if name not in _HIDDEN and value not in (None, False)}
+    return {**versions, **{name: str(value) for name, value in given.items()}}
