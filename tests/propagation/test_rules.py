@@ -19,11 +19,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from dasp.propagation.coalitions import bernoulli
-from dasp.propagation.exporting import exported
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift
 from dasp.propagation.rules import RULES
-from dasp.propagation.tracing import trace
+from dasp.propagation.tracing import exported, trace
 from dasp.propagation.values import Toggled
 
 aten = torch.ops.aten

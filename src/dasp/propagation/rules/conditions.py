@@ -207,7 +207,7 @@ def masked_fill(x: Gaussian | Tensor, mask: Tensor | Gaussian, value: float | Te
     return where(mask, torch.as_tensor(value), x)  # type: ignore[arg-type, no-any-return]
 
 
-# Exact while players are apart.
+# Exact before players meet; no rule for random values.
 for _op in (aten.floor.default, aten.ceil.default, aten.round.default, aten.trunc.default, aten.frac.default,
             aten.remainder.Scalar, aten.fmod.Scalar):  # fmt: skip
     RULES[_op] = Rule(None, same_entry)

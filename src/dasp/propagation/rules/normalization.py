@@ -226,12 +226,12 @@ def std(x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdi
     return power(var(x, dim, correction=correction, keepdim=keepdim), 0.5)  # type: ignore[no-any-return]
 
 
-def _apart_both(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _over_dims_both(op: Any, *args: Any, **kwargs: Any) -> Any:
     players = _over_dims(op, *args, **kwargs)
     return None if players is None else (players, players)
 
 
-@rule(aten.var_mean.correction, tracker=_apart_both)
+@rule(aten.var_mean.correction, tracker=_over_dims_both)
 def var_mean(
     x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Gaussian, Gaussian]:

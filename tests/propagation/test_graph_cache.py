@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from dasp import DASP, DeepLiftRevealCancel, GradientDASP, UntraceableModel, propagate
-from dasp.propagation import graphs
-from dasp.propagation.graphs import KeptGraphs, Outputs
-from dasp.propagation.turns import alone, evaluating
+from dasp.models.export_lock import evaluation_lock, export_lock
+from dasp.propagation import graph_cache
+from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 
 FACTOR = {"of": 1.0}  # of `Changing`, in a place that nobody looks at
 
@@ -47,8 +47,8 @@ class Counting(Changing):
 def traces(monkeypatch):
     """How often a model was traced."""
     made = []
-    trace = graphs.trace
-    monkeypatch.setattr(graphs, "trace", lambda *args, **kwargs: made.append(args[0]) or trace(*args, **kwargs))
+    trace = graph_cache.trace
+    monkeypatch.setattr(graph_cache, "trace", lambda *args, **kwargs: made.append(args[0]) or trace(*args, **kwargs))
     return made
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_counts_its_calls_is_not_traced_at_each_of_them(traces):
         GradientDASP(model).attribute(x, target=0)
         propagate(model, x, torch.ones_like(x))
     assert model.calls > 5
-    assert len(traces) == 2  # the second graph showed that the count is not in it
+    assert len(traces) == 1
     model.cap = 0.1
     nothing = torch.zeros_like(x)
     torch.testing.assert_close(propagate(model, x, nothing).mean, model(x))
@@ -133,11 +133,11 @@ class Cancelling(nn.Module):
 
 def test_rounding_is_no_change():
     model, x = Cancelling().eval(), rows(20).float()
-    graph = KeptGraphs.of(model).traced(model, (x,))
+    graph = GraphCache.of(model).traced(model, (x,))
     other_order = model(x.flip(1))
     assert ((other_order - model(x)).abs() > torch.finfo().eps ** 0.75 * model(x).abs().max()).any()
-    assert Outputs(lambda function: function(x), other_order).agree(graph)
-    assert not Outputs(lambda function: function(x), 1.05 * other_order).agree(graph)
+    assert ModelOutputs(lambda function: function(x), other_order).agree(graph)
+    assert not ModelOutputs(lambda function: function(x), 1.05 * other_order).agree(graph)
 
 
 def test_autocast_has_graphs_of_its_own(traces):
@@ -150,19 +150,19 @@ def test_autocast_has_graphs_of_its_own(traces):
     assert len(traces) == 2
 
 
-def test_who_is_alone_is_alone():
+def test_who_is_alone_is_export_lock():
     """Threads that want to be alone in the middle of evaluating do not wait for each other for ever."""
     inside, others = set(), []
 
     def run(number):
         meeting.wait()
         for step in range(20):
-            with evaluating():
+            with evaluation_lock():
                 inside.add(number)
                 time.sleep(0.0005)
                 inside.remove(number)
                 if step % 5 == number:
-                    with alone(), evaluating(), alone():
+                    with export_lock(), evaluation_lock(), export_lock():
                         others.extend(inside)
                         time.sleep(0.0005)
                         others.extend(inside)
@@ -178,7 +178,7 @@ def test_many_evaluate_at_the_same_time():
     meeting = threading.Barrier(3, timeout=30)
 
     def run():
-        with evaluating():
+        with evaluation_lock():
             meeting.wait()
 
     with ThreadPoolExecutor(3) as pool:
