@@ -5,15 +5,15 @@ entries of players in S from the input (**on**) and the others from the baseline
 the batch, row·N + player + 1, so that a player keeps its number wherever its entries are moved; `NOBODY` owns the
 entries that are the same on and off.
 
-| value             | what it is                          | where it arises                | what turns it into the next |
-|-------------------|-------------------------------------|--------------------------------|-----------------------------|
-| `Tensor`          | the same in every coalition         | weights, further arguments     | nothing                     |
-| `Toggled`         | exact values, its player on and off | inputs, until players meet     | an op where players meet    |
-| `Contributions`   | offset + Σ_p member_p c_p           | that op, if it is affine       | probabilities of players    |
-| `SizedCoalitions` | moments for coalitions of all sizes | `Contributions`, for DASP      | a player and a size         |
-| `Switched`        | on, off, and who is a member        | an op that takes them, as LSTM | that op                     |
-| `Conditional`     | Gaussians given its player on, off  | attention among players        | mixing by a probability     |
-| `Gaussian`        | mean, own variance, shared noise    | all of the above               | every further rule          |
+| value             | what it is                          | where it arises             | what turns it into the next |
+|-------------------|-------------------------------------|-----------------------------|-----------------------------|
+| `Tensor`          | the same in every coalition         | weights, further arguments  | nothing                     |
+| `Toggled`         | exact values, its player on and off | inputs, until players meet  | an op where players meet    |
+| `Contributions`   | offset + Σ_p member_p c_p           | that op, if it is affine    | probabilities of players    |
+| `SizedCoalitions` | moments for coalitions of all sizes | `Contributions`, for DASP   | a player and a size         |
+| `Switched`        | on, off, and who is a member        | an op that takes both: LSTM | that op                     |
+| `Conditional`     | Gaussians given its player on, off  | attention among players     | mixing by a probability     |
+| `Gaussian`        | mean, own variance, shared noise    | all of the above            | every further rule          |
 
 `SizedCoalitions` is in `coalitions`, with the distributions, and `Gaussian` in `gaussian`.
 
