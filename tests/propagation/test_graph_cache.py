@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +9,6 @@ import torch
 from torch import nn
 
 from dasp import DASP, DeepLiftRevealCancel, GradientDASP, UntraceableModel, propagate
-from dasp.models.export_lock import evaluation_lock, export_lock
 from dasp.propagation import graph_cache
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 
@@ -150,37 +146,45 @@ def test_autocast_has_graphs_of_its_own(traces):
     assert len(traces) == 2
 
 
-def test_who_is_alone_is_export_lock():
-    """Threads that want to be alone in the middle of evaluating do not wait for each other for ever."""
-    inside, others = set(), []
+class Remembering(Changing):
+    """Keeps its last output, in an object and as a number."""
 
-    def run(number):
-        meeting.wait()
-        for step in range(20):
-            with evaluation_lock():
-                inside.add(number)
-                time.sleep(0.0005)
-                inside.remove(number)
-                if step % 5 == number:
-                    with export_lock(), evaluation_lock(), export_lock():
-                        others.extend(inside)
-                        time.sleep(0.0005)
-                        others.extend(inside)
-
-    meeting = threading.Barrier(4)
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(run, number) for number in range(4)]:
-            done.result(30)
-    assert not others
+    def forward(self, x):
+        output = super().forward(x)
+        if not torch.compiler.is_exporting():
+            self.last_output, self.last_norm = SimpleNamespace(value=output), float(output.norm())
+        return output
 
 
-def test_many_evaluate_at_the_same_time():
-    meeting = threading.Barrier(3, timeout=30)
+def test_what_a_model_writes_down_itself_is_no_setting(traces):
+    model, x = Remembering(), rows()
+    for scale in (1, 2, 3):
+        GradientDASP(model).attribute(scale * x, target=0)
+    assert len(traces) == 1
 
-    def run():
-        with evaluation_lock():
-            meeting.wait()
 
-    with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(run) for _ in range(3)]:
-            done.result()
+class Configured(Changing):
+    """Has its numbers in lists and dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caps = {"upper": [9.0, 8.0]}
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)).clamp(max=min(self.caps["upper"])))
+
+
+def test_a_setting_in_a_list_of_a_dictionary_matters(traces):
+    model, x = Configured(), rows()
+    for cap in (8.0, 7.0, 7.0):
+        model.caps["upper"][1] = cap  # which no unit reaches
+        propagate(model, x, torch.zeros_like(x))
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_are_traced_once(kind, traces):
+    model, x = kind(4, 3, batch_first=True).eval(), rows().float()[:, None]
+    for _ in range(3):
+        GradientDASP(model, output=0).attribute(x, target=(0, 0))
+    assert len(traces) == 1
