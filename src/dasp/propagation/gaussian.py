@@ -94,6 +94,10 @@ class Gaussian:
         """Apply `function`, written for one column, to every factor column."""
         return None if self.factors is None else torch.vmap(function)(self.factors)
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Gaussian:
+        """Apply a function that moves or adds entries to the mean, the variance and every factor column."""
+        return Gaussian(function(self.mean), function(self.variance), self.columns(function))
+
     def constant(self, value: Tensor) -> Gaussian:
         """Return a constant beside this value: without variance, and with as many factor columns."""
         zeros = torch.zeros_like(value)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,21 +38,20 @@ Value = Gaussian | Tensor
 
 
 def _transposed(x: Value) -> Value:
-    if isinstance(x, Tensor):
-        return x.mT
-    return Gaussian(x.mean.mT, x.variance.mT, None if x.factors is None else x.factors.mT)
+    return x.mT if isinstance(x, Tensor) else x.map(lambda part: part.mT)
 
 
 def _repeated(x: Any, heads: int) -> Any:
-    """As many heads as the queries have, each of its own several times over."""
-    if isinstance(x, Tensor):
-        return x.repeat_interleave(heads // x.shape[-3], -3)
-    parts = (x.mean, x.variance) if x.factors is None else (x.mean, x.variance, x.factors)
-    return Gaussian(*(_repeated(part, heads) for part in parts))
+    """Repeat each head of keys or values, so that there are as many as the queries have."""
+    return (
+        x.map(partial(_repeated, heads=heads))
+        if isinstance(x, Gaussian)
+        else x.repeat_interleave(heads // x.shape[-3], -3)
+    )
 
 
 def _additive(mask: Value | None, causal: bool, shape: tuple[int, ...], like: Tensor) -> Value | None:
-    """The mask as what is added to the logits: −∞ where nothing is attended to."""
+    """Return the mask as numbers to add to the logits: −∞ for a key that is not attended to."""
     if causal:
         mask = torch.ones(shape, dtype=torch.bool, device=like.device).tril()
     if isinstance(mask, Tensor) and mask.dtype == torch.bool:
@@ -247,7 +247,7 @@ class _TokenAttention:
         return self._with_third_players(mean, attended.sum(1), direct)
 
     def _direct(self, e: Tensor, given: Tensor, share: Tensor, weight: Tensor) -> Tensor:
-        """What the player of each key does by being attended to: (j, x, …, i, d)."""
+        """The change of the result that the player of each key makes by being attended to: (j, x, …, i, d)."""
         level = self._valued(share)
         result: Any = 0
         for state, sign in ((1, 1.0), (0, -1.0)):

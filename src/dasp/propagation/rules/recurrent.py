@@ -154,7 +154,7 @@ _PLAIN, _RECTIFIED = _Cell(_plain, (1.0,)), _Cell(_rectified, (1.0,))
 
 
 def _each(function: Callable[..., Tensor], *values: Gaussian) -> Gaussian:
-    """A function that moves entries, on the means, the variances and the columns of values."""
+    """Apply a function that moves entries, counted from the last dimension, to all parts of values at once."""
     mean, variance = function(*(x.mean for x in values)), function(*(x.variance for x in values))
     columns = [x.factors for x in values if x.factors is not None]
     return Gaussian(mean, variance, function(*columns) if columns else None)
