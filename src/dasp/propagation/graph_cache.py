@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
+from enum import Enum
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -164,7 +165,7 @@ def _with(kept: dict[Hashable, Any], key: Hashable, value: Any) -> dict[Hashable
     return {**dict(list(kept.items())[-(_MOST_KEPT - 1) :]), key: value}
 
 
-_PLAIN = (bool, int, float, str, torch.dtype, torch.device, type(None))
+_PLAIN = {bool, int, float, complex, str, bytes, torch.dtype, torch.device, type(None)}
 _MOST_LISTED, _DEEPEST = 64, 2  # entries of a list or dictionary, and lists in lists, that are looked at
 # Of what every module has, these matter, and its mode; the parts of `_modules` are modules themselves.
 _BY_IDENTITY = ("_parameters", "_buffers", "_forward_hooks", "_forward_pre_hooks")
@@ -177,16 +178,18 @@ def _state(model: Model) -> State:
         return {}
     found: State = {}
     for number, module in enumerate(model.modules()):
-        tensors_and_hooks = (item for name in _BY_IDENTITY for item in vars(module)[name].items())
-        found[number, ""] = type(module), *((name, id(value)) for name, value in tensors_and_hooks)
-        for name in vars(module).keys() - _IGNORED:
-            found[number, name] = _setting(vars(module)[name])
+        attributes = vars(module)
+        tensors_and_hooks = [attributes[name] for name in _BY_IDENTITY if attributes[name]]
+        found[number, ""] = type(module), *((name, id(x)) for each in tensors_and_hooks for name, x in each.items())
+        for name, value in attributes.items():
+            if name not in _IGNORED:
+                found[number, name] = _setting(value)
     return found
 
 
 def _setting(value: Any, depth: int = 0) -> Hashable:
     """Return a plain value as it is, the parts of a short list or dictionary, and all else by its identity."""
-    if isinstance(value, _PLAIN):
+    if type(value) in _PLAIN or isinstance(value, Enum):
         return type(value), value
     if isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_LISTED and depth < _DEEPEST:
         parts = [part for item in value.items() for part in item] if isinstance(value, dict) else value
