@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dasp import Gaussian, ProbabilisticNetwork, UnsupportedOperation, propagate, rule
-from dasp.propagation import graphs as graphs_module
+from dasp.propagation import graph_cache
 from dasp.propagation.rules import RULES
 
 
@@ -31,8 +31,8 @@ def traces(monkeypatch):
         made.append(args[0])
         return trace(*args, **kwargs)
 
-    trace = graphs_module.trace
-    monkeypatch.setattr(graphs_module, "trace", counted)
+    trace = graph_cache.trace
+    monkeypatch.setattr(graph_cache, "trace", counted)
     return made
 
 
@@ -102,7 +102,7 @@ def test_trained_weights_and_changed_modules_are_seen(traces):
 def test_models_are_kept_weakly():
     model = small()
     propagate(model, *rows())
-    assert model in graphs_module._KEPT
+    assert model in graph_cache._CACHES
     gone = weakref.ref(model)
     del model
     gc.collect()

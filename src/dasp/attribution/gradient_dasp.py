@@ -403,7 +403,7 @@ class Extension:
         repeated = game.repeated(number)
         frontier = self.lifted.frontier(*repeated.toggled(), *repeated.extra)
         apart = self.columns == game.count and self.compiled is None  # with a column for every player
-        random = frontier.map(lambda x: Apart.of(x.value, q) if apart and x.apart else bernoulli(x, q, signs))
+        random = frontier.map(lambda x: Apart.of(x.value, q) if apart and x.conditional else bernoulli(x, q, signs))
         mean = random.propagated(through=self.compiled).mean
         return select(mean.unflatten(0, (number, rows))).reshape(number, rows, -1), q
 

@@ -1,4 +1,4 @@
-"""Random coalitions: what they make of the values where players meet.
+"""Random coalitions, and the Gaussians that they make of the values where players meet.
 
 A unit is offset + Σ_p member_p c_p (`dasp.propagation.values.Contributions`). With a = Σ_p c_p:
 
@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dasp.propagation.gaussian import Gaussian, nonnegative
+from dasp.propagation.gaussian import Gaussian, nonnegative, root
 from dasp.propagation.values import Contributions
 
 __all__ = ["Rank", "SizedCoalitions", "bernoulli", "column_count", "sketch", "spaced_sizes"]
@@ -32,7 +32,7 @@ Rank = int | Literal["full"]
 
 
 def column_count(rank: Rank, players: int) -> int:
-    """The number of factor columns for a `rank` argument: at most one per player."""
+    """Return the number of factor columns for a `rank` argument: at most one per player."""
     if rank == "full":
         return players
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
@@ -41,7 +41,7 @@ def column_count(rank: Rank, players: int) -> int:
 
 
 def sketch(columns: int, players: int, coordinates: Tensor | None = None, seed: int = 0) -> Tensor:
-    """Signs (columns, players): each player in one column; the identity if there is a column for everyone.
+    """Return signs (columns, players) with each player in one column; the identity if everyone has a column.
 
     Players are spread evenly at random, or by `coordinates` (players, D) on a grid, where they are *coloured*: player
     (y, x) of an s×s colouring is in column (y mod s)·s + x mod s, as far as possible from the others in it. A unit that
@@ -63,7 +63,7 @@ def sketch(columns: int, players: int, coordinates: Tensor | None = None, seed: 
 
 
 def bernoulli(contributions: Contributions, probabilities: Tensor, signs: Tensor | None = None) -> Gaussian:
-    """Every player p of row b joins independently with probabilities[b, p]; differentiable in them.
+    """Return the units if player p of row b joins with probabilities[b, p], independently; differentiable in them.
 
     `signs` are the sketch of each row, (columns, rows or 1, N), or None for none.
     """
@@ -72,21 +72,19 @@ def bernoulli(contributions: Contributions, probabilities: Tensor, signs: Tensor
     weights = chance * (1 - chance)
     if signs is None:
         return Gaussian(mean, contributions.squares(weights))
-    certain = weights == 0
-    deviation = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
-    columns = contributions.columns(contributions.entries(signs.expand(-1, *probabilities.shape)) * deviation)
+    columns = contributions.columns(contributions.entries(signs.expand(-1, *probabilities.shape)) * root(weights))
     if len(signs) == contributions.count:
         return Gaussian(mean, torch.zeros_like(mean), columns)
     return _with_variance(mean, columns, contributions.squares(weights))
 
 
 def _with_variance(mean: Tensor, columns: Tensor, variance: Tensor, dim: int = 0) -> Gaussian:
-    """A Gaussian whose total variance is `variance` and whose shared noise is as near `columns` as that allows; the
-    columns are along dimension `dim`."""
+    """Return a Gaussian whose total variance is `variance` and whose shared noise is as near `columns` as that allows;
+    the columns are along dimension `dim`."""
     shared = columns.square().sum(dim)
     excessive = shared > variance
     shrink = torch.where(excessive, variance / torch.where(excessive, shared, 1), 1)
-    scale = torch.where(shrink > 0, torch.where(shrink > 0, shrink, 1).sqrt(), 0)
+    scale = root(shrink)
     return Gaussian(mean, nonnegative(variance - shared), columns * scale.unsqueeze(dim))
 
 
@@ -125,8 +123,11 @@ class SizedCoalitions:
         return SizedCoalitions(offset, centre, centred, centred.square().sum(0), sketches, sketched)
 
     def gaussian(self, players: Tensor, sizes: Tensor, index: Tensor, joined: Tensor) -> Gaussian:
-        """One distribution per entry of the arguments, along a new first dimension: player, size k, the index of that
-        size among the sketches, and whether the player itself joins the coalition (1) or not (0)."""
+        """Return one distribution per entry of the arguments, along a new first dimension.
+
+        The arguments are the player, the size k, the index of that size among the sketches, and 1 if the player itself
+        joins the coalition, else 0.
+        """
         count = len(self.centred)
         others = count - 1
         sizes = sizes.to(self.offset.dtype)
@@ -153,8 +154,8 @@ class SizedCoalitions:
         return _with_variance(mean, columns, variance, dim=1)
 
     def of_all(self, sizes: Tensor) -> Gaussian:
-        """Coalitions of exactly k of all M = N players, one distribution per size k along a new first dimension; the
-        sketches are one per size, or one for all. As Σ_p c_p² − a²/N = Σ_p d_p², the table above says
+        """Return the distributions of coalitions of exactly k of all M = N players, one per size k along a new first
+        dimension; the sketches are one per size, or one for all. As Σ_p c_p² − a²/N = Σ_p d_p², the table above says
 
             mean = off + k a/N,      covariance = k(N−k)/(N(N−1)) Σ_p d_pj d_pl
         """
@@ -176,10 +177,10 @@ def _outer(weights: Tensor, units: Tensor) -> Tensor:
 
 
 def spaced_sizes(players: int, sizes: int | None) -> list[float]:
-    """K coalition sizes for the other players, equally spaced: the centres of K equal parts of 0 … N−1.
+    """Return K coalition sizes for the other players, equally spaced: the centres of K equal parts of 0 … N−1.
 
-    All of them if `sizes` is None. Each stands for as many sizes, so their plain average is the midpoint rule; they
-    need not be integers, as the moments are defined in between.
+    These are all sizes if `sizes` is None. Each stands for as many sizes, so their plain average is the midpoint rule;
+    they need not be integers, as the moments are defined in between.
 
     >>> spaced_sizes(4, None)
     [0.0, 1.0, 2.0, 3.0]

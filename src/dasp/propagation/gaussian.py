@@ -53,11 +53,12 @@ __all__ = [
     "maximum_moments",
     "nonnegative",
     "rectified_moments",
+    "root",
     "standardized",
 ]
 
 # Beyond this many standard deviations Φ and φ have reached their limits in double precision: exp(−40²/2) is 0.
-FAR = 40.0
+_FAR = 40.0
 
 
 @dataclass(frozen=True)
@@ -84,23 +85,27 @@ class Gaussian:
         return 0 if self.factors is None else self.factors.shape[0]
 
     def covariance(self, other: Gaussian) -> Tensor:
-        """Entrywise covariance with another value that shares the same noise ξ: Σ_r f_r g_r."""
+        """Return the entrywise covariance with another value that shares the same noise ξ: Σ_r f_r g_r."""
         if self.factors is None or other.factors is None:
             return self.mean.new_zeros(())
         return (self.factors * other.factors).sum(0)
 
     def columns(self, function: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """`function`, written for one column, applied to every factor column."""
+        """Apply `function`, written for one column, to every factor column."""
         return None if self.factors is None else torch.vmap(function)(self.factors)
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Gaussian:
+        """Apply a function that moves or adds entries to the mean, the variance and every factor column."""
+        return Gaussian(function(self.mean), function(self.variance), self.columns(function))
+
     def constant(self, value: Tensor) -> Gaussian:
-        """A constant beside this value: no variance, and as many factor columns."""
+        """Return a constant beside this value: without variance, and with as many factor columns."""
         zeros = torch.zeros_like(value)
         factors = None if self.factors is None else zeros.expand(self.rank, *zeros.shape)
         return Gaussian(value, zeros, factors)
 
     def through(self, mean: Tensor, slope: Tensor, residual: Tensor) -> Gaussian:
-        """This value after a nonlinearity with the given mean, E[g'] and variance of the rest."""
+        """Return this value after a nonlinearity g, from E[g], E[g'] and the variance of the rest (`residual`)."""
         factors = None if self.factors is None else self.factors * slope
         return Gaussian(mean, torch.addcmul(residual, self.variance, slope * slope), factors)
 
@@ -128,10 +133,10 @@ def distribution(a: Tensor) -> Tensor:
 
 
 def standardized(difference: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """a = difference/σ and σ, with finite derivatives where σ = 0: there a is ±FAR, and 0 where both are 0."""
-    random = variance > (difference / FAR) ** 2
+    """a = difference/σ and σ, with finite derivatives where σ = 0: there a is ±40, and 0 where both are 0."""
+    random = variance > (difference / _FAR) ** 2
     deviation = torch.where(random, variance, 1).sqrt()
-    a = torch.where(random, difference / deviation, difference.sign() * FAR)
+    a = torch.where(random, difference / deviation, difference.sign() * _FAR)
     return a, torch.where(random, deviation, 0)
 
 
@@ -140,8 +145,14 @@ def nonnegative(variance: Tensor) -> Tensor:
     return variance.relu()
 
 
+def root(variance: Tensor) -> Tensor:
+    """The root of a variance, with a derivative of 0 where nothing is random, unlike `sqrt`."""
+    certain = variance == 0
+    return torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
+
+
 def rectified_moments(mean: Tensor, variance: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, slope and residual of ReLU at N(mean, variance); with `whole`, its variance in place of the residual."""
+    """Return mean, slope and residual of ReLU at N(mean, variance); with `whole`, its variance as the latter."""
     if torch.compiler.is_compiling():  # which fuses what is written out
         a, deviation = standardized(mean, variance)
         far, pdf, slope = a.abs(), density(a), distribution(a)  # the slope not from |a|, which has none at 0
@@ -166,7 +177,7 @@ class _Rectified(torch.autograd.Function):
     @staticmethod
     def forward(mean: Tensor, variance: Tensor, whole: bool) -> tuple[Tensor, ...]:  # type: ignore[override]
         deviation = variance.sqrt()
-        far = (mean / deviation).nan_to_num_(0.0).abs_().clamp_(max=FAR)  # 0/0 is 0, and ±1/0 far out
+        far = (mean / deviation).nan_to_num_(0.0).abs_().clamp_(max=_FAR)  # 0/0 is 0, and ±1/0 far out
         square = far * far
         tail = (far * math.sqrt(0.5)).erfc_().mul_(0.5)
         slope = torch.lerp(tail, 1 - tail, mean.sign().clamp_(min=0))  # by μ > 0; exact, and quicker than `where`
@@ -227,7 +238,7 @@ class _Rectified(torch.autograd.Function):
 
 
 def maximum_moments(a: Gaussian, b: Gaussian) -> Gaussian:
-    """max(a, b), Clark's moments; the covariance is that of the shared noise."""
+    """Return max(a, b) by Clark's moments; the covariance is that of the shared noise."""
     spread = a.variance + b.variance  # becomes Var(a − b): nothing cancels
     if a.factors is not None and b.factors is not None:
         spread = spread + (a.factors - b.factors).square().sum(0)

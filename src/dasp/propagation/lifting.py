@@ -1,13 +1,17 @@
 """From a model's graph to the same graph on random coalitions.
 
 Walking the graph once with the players' numbers tells, for every node, whether it is constant, still exact for each
-player, or random. The graph is then cut in two plain `fx.GraphModule`s:
+player, or random. The graph is then cut in two plain `fx.GraphModule`s, the halves of `Lifted`:
 
     exact     inputs (on and off) ──▶ frontier: the values where players meet, and constants that are needed later
     random    frontier as Gaussians ──▶ the model's output as a Gaussian
 
-A coalition's distribution enters only between the two, so the exact half runs once per input however many
-distributions are propagated. Both halves share the model's weights and leave the model as it is.
+A coalition's distribution enters only between the two, at the `Frontier`, so the exact half runs once per input however
+many distributions are propagated. Both halves share the model's weights and leave the model as it is.
+
+**Numbers that may be random** are reals, and conditions as 0 and 1 with sums of them, but no other integers. A Gaussian
+stands for a real number. It also has the two moments of a condition, or of a count of conditions, but nothing that it
+could be an index with: a rule says whether it takes these (`Rule.takes`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -23,20 +28,89 @@ from torch import Tensor, fx
 from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
-from dasp.propagation.exporting import is_own
-from dasp.propagation.frontier import Frontier, Lifted
-from dasp.propagation.fusion import fused
+from dasp.models.export_lock import evaluation_lock
+from dasp.propagation.fusion import fused, joined_norms
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.kinds import as_numbers, continuous, may_be_random, real_dtype
-from dasp.propagation.own_norm import joined_norms
-from dasp.propagation.rules.registry import Rule, evaluate, kept_apart, named, rule_of
-from dasp.propagation.tracing import SHAPE_ONLY
-from dasp.propagation.values import Contributions, Linear, Switched, Toggled, packing
+from dasp.propagation.rules.registry import Rule, conditional_rule, evaluate, named, rule_of
+from dasp.propagation.tracing import SHAPE_ONLY, is_own
+from dasp.propagation.values import Conditional, Contributions, Linear, Switched, Toggled, packing
 
 __all__ = ["Frontier", "Lifted", "covered", "lift", "operation"]
 
-
 aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A lifted graph in two halves; see the module's docstring."""
+
+    exact: fx.GraphModule
+    random: fx.GraphModule
+
+    def __call__(self, *inputs: Any) -> Gaussian:
+        """Run both halves, for inputs that are Gaussians already."""
+        with evaluation_lock():
+            return _as_gaussian(self.random(*self.exact(*inputs)))
+
+    def frontier(self, *inputs: Any) -> Frontier:
+        """Run the exact half, and return what crosses to the random one."""
+        with torch.no_grad(), evaluation_lock():
+            values = tuple(self.exact(*inputs))
+        return Frontier(self, values, tuple(isinstance(x, (Contributions, Switched)) for x in values))
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The values where players meet, as functions of who takes part or what was made of them; and constants."""
+
+    lifted: Lifted
+    values: tuple[Any, ...]
+    meeting: tuple[bool, ...]  # True for those of the values that are no constants
+
+    @property
+    def depends(self) -> bool:
+        """True if anything there depends on who takes part."""
+        return any(self.meeting)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of the widest tensor of units."""
+        met = [x for x in self.values if isinstance(x, Contributions)]
+        units = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in met]
+        return max([1, *units, *(2 * x.on.numel() for x in self.values if isinstance(x, Switched))])
+
+    def map(self, function: Callable[[Any], Any]) -> Frontier:
+        """Apply `function` to what depends on who takes part; constants stay."""
+
+        def mapped(x: Any) -> Any:
+            return replace(x, member=function(x.member)) if isinstance(x, Switched) else function(x)
+
+        both = zip(self.values, self.meeting, strict=True)
+        return replace(self, values=tuple(mapped(x) if meets else x for x, meets in both))
+
+    def propagated(self, *, batched: bool = False, through: Callable[..., Any] | None = None) -> Gaussian:
+        """Run the random half, for values that are Gaussians by now; `batched` along a first dimension.
+
+        It may be run `through` a compiled version of it.
+        """
+        random = through or self.lifted.random
+        if batched:
+            random = torch.vmap(random, in_dims=tuple(map(_batch_dims, self.values)))
+        with evaluation_lock():
+            return _as_gaussian(random(*self.values))
+
+
+def _as_gaussian(output: Any) -> Gaussian:
+    """Return an output as a Gaussian; one that does not depend on the inputs has no variance."""
+    output = output.mixed if isinstance(output, Conditional) else output
+    return output if isinstance(output, Gaussian) else Gaussian(output, torch.zeros_like(output))
+
+
+def _batch_dims(x: Any) -> Any:
+    """Return the dimension of a value's batch, for vmap."""
+    if isinstance(x, Switched):
+        return Switched(None, None, None, 0)  # type: ignore[arg-type]
+    return 0 if isinstance(x, Gaussian) else None
 
 
 class _NoRule(Exception):
@@ -65,10 +139,10 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     values: dict[fx.Node, Any] = {}
     targets: dict[fx.Node, Callable[..., Any]] = {}
     missing: list[fx.Node] = []
-    given = iter(arguments)
+    inputs = iter(arguments)
     for node in traced.graph.nodes:
         if node.op == "placeholder":
-            values[node] = next(given)
+            values[node] = next(inputs)
         elif node.op == "get_attr":
             values[node] = reduce(getattr, node.target.split("."), traced)
         elif node.op == "call_function":
@@ -85,23 +159,23 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
             raise UnsupportedOperation([Operation(f"{node.op} {node.target}")])
     if missing:
         raise UnsupportedOperation([operation(node) for node in missing])
-    apart = any(_meet_apart(node, values) for node in traced.graph.nodes)
-    if apart:
+    conditional = any(_has_conditional_rule(node, values) for node in traced.graph.nodes)
+    if conditional:
         random = {node: rule_of(node.target) for node in targets if values[node] is _RANDOM}
-        targets |= {node: kept_apart(node.target, rule) for node, rule in random.items() if rule is not None}  # type: ignore[arg-type]
-    return _cut(traced, values, targets, count, apart)
+        targets |= {node: conditional_rule(node.target, rule) for node, rule in random.items() if rule is not None}  # type: ignore[arg-type]
+    return _cut(traced, values, targets, count, conditional)
 
 
-def _meet_apart(node: fx.Node, values: dict[fx.Node, Any]) -> bool:
-    """Whether players meet in an op that keeps them apart."""
+def _has_conditional_rule(node: fx.Node, values: dict[fx.Node, Any]) -> bool:
+    """Return True if players meet in an op whose rule continues values conditional on their players."""
     rule = rule_of(node.target) if values[node] is _RANDOM else None
-    return rule is not None and rule.apart is not None and isinstance(values[node.all_input_nodes[0]], Toggled)
+    return rule is not None and rule.conditional is not None and isinstance(values[node.all_input_nodes[0]], Toggled)
 
 
 def _lift_call(
     node: fx.Node, varying: list[fx.Node], args: Any, kwargs: Any, count: int
 ) -> tuple[Callable[..., Any], Any]:
-    """What a node becomes, and its value; `varying` are those of its inputs that depend on the coalition."""
+    """Return what a node becomes, and its value; `varying` are the inputs of it that depend on the coalition."""
     op: Any = node.target
     kinds = {type(x) for x in _leaves((args, kwargs))} & {Toggled, Contributions, Gaussian, _Random, _Later}
     if not kinds:
@@ -123,10 +197,10 @@ def _lift_call(
         if players is not None:
             target = named(op, _exact(op, rule))
             return target, target(*args, **kwargs)
-        if rule.linear is not None and continuous(rule.linear(*args, **kwargs)[0]):
+        if rule.linear is not None and _continuous(rule.linear(*args, **kwargs)[0]):
             target = named(op, _mixing(op, rule.linear, count, args, kwargs))
             return target, target(*args, **kwargs)
-    if rule.gaussian is None or not may_be_random(node, rule, varying, _leaves((args, kwargs))):
+    if rule.gaussian is None or not _may_be_random(node, rule, varying, _leaves((args, kwargs))):
         raise _NoRule
     if rule.linear is not None and isinstance(rule.linear(*args, **kwargs)[0], Tensor):
         raise _NoRule  # affine in an argument that is constant
@@ -138,12 +212,49 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _several(tree: Any) -> bool:
-    """Whether more than one value depends on the coalition."""
+    """Return True if more than one value depends on the coalition."""
     return sum(isinstance(x, _DEPENDENT) for x in _leaves(tree)) > 1
 
 
+def _continuous(x: Any) -> bool:
+    """Return True if a value is a real number per player."""
+    return isinstance(x, Toggled) and x.on.is_floating_point()
+
+
+def _may_be_random(node: fx.Node, rule: Rule, varying: list[fx.Node], arguments: list[Any]) -> bool:
+    """Return True if a node with a rule can be a Gaussian; its inputs `varying` depend on the coalition."""
+    exact = {x.on.dtype for x in arguments if isinstance(x, Toggled)}
+    taken = exact | {x.dtype for source in varying for x in _tensors(source)}
+    discrete = {dtype for dtype in taken if not dtype.is_floating_point}
+    if any(not dtype.is_floating_point and dtype != torch.bool for dtype in exact):
+        return False
+    if discrete and (rule.takes == "reals" or (rule.takes == "conditions" and discrete != {torch.bool})):
+        return False
+    if rule.takes == "conditions" and not discrete:
+        return False
+    if not all(x.is_floating_point() for x in _tensors(node)[: rule.outputs]) and not (discrete or rule.condition):
+        return False
+    dtype: Any = node.kwargs.get("dtype")
+    return dtype is None or dtype.is_floating_point or node.target is aten._to_copy.default
+
+
+def _tensors(node: fx.Node) -> list[Tensor]:
+    return [x for x in _pytree.tree_leaves(node.meta.get("val")) if isinstance(x, Tensor)]
+
+
+def _as_numbers(x: Toggled, dtype: torch.dtype) -> Toggled:
+    """Return a condition as 1 where it holds and 0 where it does not."""
+    return Toggled(x.on.to(dtype), x.off.to(dtype), x.players)
+
+
+def _real_dtype(nodes: list[fx.Node]) -> torch.dtype:
+    """Return the dtype that a graph computes in."""
+    dtypes = (x.dtype for node in nodes for x in _tensors(node))
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
+
+
 def covered(node: fx.Node, rule: Rule) -> bool:
-    """Whether the rule gives all results of the node that are used."""
+    """Return True if the rule gives all results of the node that are used."""
     return rule.outputs is None or all(_index(user) < rule.outputs for user in node.users)
 
 
@@ -176,18 +287,24 @@ def _exact(op: Any, rule: Rule) -> Callable[..., Any]:
 
 
 def _mixing(
-    op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any, apart: bool = False
+    op: Any, linear_part: Callable[..., Any], count: int, args: Any, kwargs: Any, conditional: bool = False
 ) -> Callable[..., Any]:
-    """The first op that mixes players; who meets whom is the same for all inputs, and found here."""
+    """Return the first op that mixes players, in terms of them; who meets whom is the same for all inputs."""
     value, linear = linear_part(*args, **kwargs)
     columns = packing(value.players, linear, count)
 
     def mixing(*args: Any, **kwargs: Any) -> Contributions:
         """The op as a function of who takes part."""
         value, linear = linear_part(*args, **kwargs)
-        return Contributions(value, lambda x: evaluate(op, lambda _: x, args, kwargs), linear, count, columns, apart)
+        affine = partial(_with_value, op, args, kwargs)
+        return Contributions(value, affine, linear, count, columns, conditional)
 
     return mixing
+
+
+def _with_value(op: Any, args: Any, kwargs: Any, x: Tensor) -> Any:
+    """Evaluate the op with a tensor in the place of the value among its arguments."""
+    return evaluate(op, lambda _: x, args, kwargs)
 
 
 def _entry(x: Toggled) -> tuple[Toggled, Linear]:
@@ -200,7 +317,7 @@ def _cut(
     values: dict[fx.Node, Any],
     targets: dict[fx.Node, Callable[..., Any]],
     count: int,
-    apart: bool,
+    conditional: bool,
 ) -> Lifted:
     """Copy every node into its half."""
     nodes = list(traced.graph.nodes)
@@ -216,21 +333,21 @@ def _cut(
         rule = rule_of(node.target) if node in random_nodes else None
         players = None if rule is None else rule.switched
         if players is not None and isinstance(x := values[node.args[0]], Toggled) and players(x) is not None:
-            given = in_exact[node.args[0]]
-            switched[node] = exact.call_function(Switched.of, (given, exact.call_function(players, (given,)), count))
+            value = in_exact[node.args[0]]
+            switched[node] = exact.call_function(Switched.of, (value, exact.call_function(players, (value,)), count))
     used = {n for user in random_nodes for n in user.all_input_nodes if not (user in switched and n is user.args[0])}
     frontier = [node for node in nodes if node in used - random_nodes and node.op != "get_attr"]
     for node in frontier:
         if isinstance(values[node], Toggled):  # players meet here without an affine op: each entry by itself
-            if not continuous(values[node]):
-                in_exact[node] = exact.call_function(as_numbers, (in_exact[node], real_dtype(nodes)))
-                values[node] = as_numbers(values[node], real_dtype(nodes))
-            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {}, apart)
+            if not _continuous(values[node]):
+                in_exact[node] = exact.call_function(_as_numbers, (in_exact[node], _real_dtype(nodes)))
+                values[node] = _as_numbers(values[node], _real_dtype(nodes))
+            identity = _mixing(aten.alias.default, _entry, count, (values[node],), {}, conditional)
             in_exact[node] = exact.call_function(identity, (in_exact[node],))
     exact.output((*(in_exact[node] for node in frontier), *switched.values()))
     exact.eliminate_dead_code()
     in_random = {node: random.placeholder(node.name) for node in frontier}
-    as_is = {node: random.placeholder(f"{node.name}_apart") for node in switched}
+    as_is = {node: random.placeholder(f"{node.name}_switched") for node in switched}
     for node in nodes:
         if node in random_nodes or (node in used and node.op == "get_attr"):
             taken = {**in_random, node.args[0]: as_is[node]} if node in as_is else in_random
@@ -240,7 +357,7 @@ def _cut(
 
 
 def operation(node: fx.Node) -> Operation:
-    """The operation of a node, with the user's own line."""
+    """Return the operation of a node with the user's line of code."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s+(.+)', node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if is_own(frame[0])] or frames
     return Operation(str(node.target), "{}, line {}: {}".format(*own[-1]) if own else "")

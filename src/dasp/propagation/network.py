@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from dasp.models.calling import Output, checked_model, forward_of, one_tensor
+from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.coalitions import Rank, column_count, sketch
-from dasp.propagation.forward import Output, forward_of, one_tensor
-from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.graphs import KeptGraphs, Model, Outputs
-from dasp.propagation.tracing import checked_model
-from dasp.propagation.turns import evaluating
+from dasp.propagation.gaussian import Gaussian, root
+from dasp.propagation.graph_cache import GraphCache, Model, ModelOutputs
 
 __all__ = ["ProbabilisticNetwork", "propagate"]
 
@@ -27,9 +26,9 @@ class ProbabilisticNetwork:
 
     Args:
         model: a module in evaluation mode, or an `ExportedProgram`, of one input.
-        rank: how many columns of correlation to keep between units that have the same inputs; "full" is one per input
-            entry. Of a `Gaussian` that has factors, these are kept.
-        output: which of the model's results, if it returns several: a name or an index.
+        rank: the number of columns of correlation to keep between units that have the same inputs; "full" is one per
+            input entry. The factors of a `Gaussian` input are kept beside them.
+        output: the name or index of one of the model's results, if it returns several.
 
     >>> network = ProbabilisticNetwork(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval())
     >>> output = network(torch.zeros(5, 2), torch.ones(5, 2))
@@ -42,16 +41,20 @@ class ProbabilisticNetwork:
         self.model, self.rank = _of_one_output(model, output), rank
 
     def __call__(self, mean: Tensor | Gaussian, variance: Tensor | None = None) -> Gaussian:
-        """The distribution of the output for independent Gaussian inputs, given by tensors of mean and variance with a
-        row per sample, or for the inputs that a `Gaussian` describes."""
+        """Return the distribution of the output for independent Gaussian inputs.
+
+        They are given by tensors of mean and variance with a row per sample, or as a `Gaussian`.
+        """
         return _propagated(self.model, _random(mean, variance, self.rank))
 
 
 def propagate(
     model: Model, mean: Tensor | Gaussian, variance: Tensor | None = None, *, rank: Rank = 0, output: Output = None
 ) -> Gaussian:
-    """The distribution of a model's output for Gaussian inputs, once: see `ProbabilisticNetwork`, which has the same
-    arguments. What was traced is kept as long as the model is there, so that further calls are as quick.
+    """Return the distribution of a model's output for Gaussian inputs.
+
+    The arguments are those of `ProbabilisticNetwork`. The graph is kept as long as the model is, so that further calls
+    are as quick.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
     >>> propagate(model, torch.zeros(5, 2), torch.ones(5, 2)).mean.shape
@@ -71,23 +74,22 @@ def _propagated(model: Model, value: Gaussian) -> Gaussian:
     checked_model(model)
     mean = value.mean.detach()
     outputs = _outputs(model, mean) if isinstance(model, nn.Module) else None  # a program does not change
-    graphs = KeptGraphs.of(model)
-    return graphs.lifted(model, (mean,), (value,), mean[0].numel(), value.rank > 0, outputs)(value)
+    return GraphCache.of(model).lifted(model, (mean,), (value,), mean[0].numel(), value.rank > 0, outputs)(value)
 
 
-def _outputs(model: nn.Module, mean: Tensor) -> Outputs:
-    """Those of two rows, which cost little and tell much."""
+def _outputs(model: nn.Module, mean: Tensor) -> ModelOutputs:
+    """Return the outputs of two rows, which cost little and tell much."""
     two = mean[[0, -1]]
 
-    def of(function: Callable[..., Any]) -> Tensor:
+    def evaluate(function: Callable[..., Any]) -> Tensor:
         return one_tensor(function(two))
 
-    with torch.no_grad(), evaluating():
-        return Outputs(of, of(model))
+    with torch.no_grad(), evaluation_lock():
+        return ModelOutputs(evaluate, evaluate(model))
 
 
 def _random(mean: Tensor | Gaussian, variance: Tensor | None, rank: Rank) -> Gaussian:
-    """The inputs of a probabilistic network."""
+    """Return the inputs of a probabilistic network."""
     if isinstance(mean, Gaussian):
         if variance is not None:
             raise TypeError("a Gaussian has its own variance: give it alone")
@@ -100,7 +102,7 @@ def _random(mean: Tensor | Gaussian, variance: Tensor | None, rank: Rank) -> Gau
 
 
 def _with_columns(value: Gaussian, rank: Rank) -> Gaussian:
-    """Each entry's own noise in columns, beside those that are there."""
+    """Put each entry's own noise in columns, beside those that are there."""
     mean, variance, factors = value.mean, value.variance, value.factors
     if mean.shape != variance.shape:
         raise ValueError(f"mean has shape {tuple(mean.shape)} and variance {tuple(variance.shape)}: they must be equal")
@@ -109,8 +111,6 @@ def _with_columns(value: Gaussian, rank: Rank) -> Gaussian:
     columns = column_count(rank, mean[0].numel())
     if columns == 0:
         return Gaussian(mean, variance, factors)
-    certain = variance == 0
-    deviation = torch.where(certain, 0, torch.where(certain, 1, variance).sqrt())
     signs = sketch(columns, mean[0].numel()).to(mean)
-    own = signs.view(-1, 1, *mean.shape[1:]) * deviation
+    own = signs.view(-1, 1, *mean.shape[1:]) * root(variance)
     return Gaussian(mean, torch.zeros_like(variance), own if factors is None else torch.cat([factors, own]))

@@ -1,17 +1,33 @@
-"""Players, and values that are still known exactly for each of them.
+"""The kinds of values that flow through a lifted graph, from players to Gaussians.
 
 A **player** is one input entry, or a group of entries that come and go together. In a coalition S the model sees the
-entries of players in S from the input (**on**) and the others from the baseline (**off**).
+entries of players in S from the input (**on**) and the others from the baseline (**off**). Players are numbered through
+the batch, row·N + player + 1, so that a player keeps its number wherever its entries are moved; `NOBODY` owns the
+entries that are the same on and off.
 
-Until the first operation that mixes players, a value is known exactly: `Toggled` holds what it is when its player is
-on, what it is when off, and whose entry it is. Players are numbered through the batch, row·N + player + 1, so that a
-player keeps its number wherever its entries are moved; `NOBODY` owns the entries that are the same on and off.
+| value             | what it is                          | where it arises             | what turns it into the next |
+|-------------------|-------------------------------------|-----------------------------|-----------------------------|
+| `Tensor`          | the same in every coalition         | weights, further arguments  | nothing                     |
+| `Toggled`         | exact values, its player on and off | inputs, until players meet  | an op where players meet    |
+| `Contributions`   | offset + Σ_p member_p c_p           | that op, if it is affine    | probabilities of players    |
+| `SizedCoalitions` | moments for coalitions of all sizes | `Contributions`, for DASP   | a player and a size         |
+| `Switched`        | on, off, and who is a member        | an op that takes both: LSTM | that op                     |
+| `Conditional`     | Gaussians given its player on, off  | attention among players     | mixing by a probability     |
+| `Gaussian`        | mean, own variance, shared noise    | all of the above            | every further rule          |
 
-The first affine operation that mixes players gives `Contributions`: a unit is offset + Σ_p member_p c_p, and c_p, what
-player p adds to it, is the operation's linear part applied to p's entries of (on − off).
+`SizedCoalitions` is in `coalitions`, with the distributions, and `Gaussian` in `gaussian`.
 
-An operation that is not affine may take values as they are: `Switched` has on and off, and beside them the membership
-of their players, which is what becomes random.
+**Contributions.** c_p, what player p adds to a unit, is the linear part of the operation applied to p's entries of
+(on − off). Where players meet in an operation that is not affine, it is the identity whose contributions are taken.
+
+**Conditional values.** Where players are tokens, most of what happens to a token after attention happens within it, and
+what its own player does to it is neither small nor Gaussian. So the exact pair (on, off) is continued past the
+operation where players meet, as two Gaussians, each conditional on the state of the entry's own player and random in
+the *other* players. Operations within a player act on both. Where tokens meet again, a rule may know what to do
+(`Rule.conditional`); else the two are mixed by the player's probability q:
+
+    mean q·μ_on + (1 − q)·μ_off,   own column √(q(1 − q))·(μ_on − μ_off),   other columns q·f_on + (1 − q)·f_off
+    variance q·v_on + (1 − q)·v_off + q(1 − q)·|f_on − f_off|²
 """
 
 from __future__ import annotations
@@ -25,7 +41,12 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-__all__ = ["NOBODY", "Contributions", "Linear", "Power", "Switched", "Toggled", "owners", "packing"]
+from dasp.propagation.gaussian import Gaussian, root
+
+__all__ = [
+    "NOBODY", "Conditional", "Contributions", "Linear", "Power", "Switched", "Toggled", "deviation", "owners",
+    "packing",
+]  # fmt: skip
 
 NOBODY = 0
 
@@ -36,7 +57,7 @@ Linear = Callable[[Tensor, Power], Tensor]
 
 @dataclass(frozen=True)
 class Toggled:
-    """A value per entry with its player on and with it off."""
+    """Two values per entry: with its player on and with it off."""
 
     on: Tensor
     off: Tensor
@@ -49,7 +70,7 @@ class Toggled:
 
 
 def owners(players: Tensor, linear: Linear) -> Tensor | None:
-    """The player that each unit of a linear op depends on, NOBODY if none; None if some unit has two.
+    """Return the player that each unit of a linear op depends on, NOBODY if none; None if some unit has two.
 
     With weights of one, the op counts the entries a unit sees (n) and sums their players' numbers (s) and squares
     (t); they are all one player's if and only if (s/n)·s = t. Integers in float64, so the comparison is exact.
@@ -68,11 +89,11 @@ class Contributions:
     affine: Callable[[Tensor], Tensor]
     linear: Linear
     count: int  # N, the players of one row
-    packing: int  # columns that keep players apart, see `packing`
-    apart: bool = False  # whether the value may be handed on as it is, with its player on and off
+    packing: int  # columns in which no two players meet, see `packing`
+    conditional: bool = False  # True if the value may become a `Conditional` one
 
     def entries(self, per_player: Tensor) -> Tensor:
-        """Values (*any, rows, N) spread to the entries of the players, (*any, *shape); 0 for nobody's."""
+        """Spread values (*any, rows, N) to the entries of the players, (*any, *shape); nobody's entries get 0."""
         lead = per_player.shape[:-2]
         flat = per_player.flatten(-2)
         flat = torch.cat([flat.new_zeros(*lead, 1), flat], -1)
@@ -81,22 +102,44 @@ class Contributions:
         return entries.to(self.value.on.dtype)
 
     def expected(self, membership: Tensor) -> Tensor:
-        """The units when each entry's player takes part to the degree `membership`, which has the entries' shape."""
+        """Return the units if each entry's player takes part to the degree `membership`, of the entries' shape."""
         return self.affine(torch.addcmul(self.value.off, membership, self.value.difference))
 
     def columns(self, weights: Tensor) -> Tensor:
-        """Σ_p weight_p c_p for every column of weights (r, *entries): (r, *units)."""
+        """Return Σ_p weight_p c_p for every column of weights (r, *entries): (r, *units)."""
         return torch.vmap(lambda column: self.linear(column * self.value.difference, 1))(weights)
 
     def squares(self, weights: Tensor) -> Tensor:
-        """Σ_p weight_p c_p², for weights of the entries' shape that are not negative."""
+        """Return Σ_p weight_p c_p², for weights of the entries' shape that are not negative."""
         if self.packing == 1:
             return self.linear(weights * self.value.difference.square(), 2)
         # Squared after summing within the player.
-        certain = weights == 0
-        root = torch.where(certain, 0, torch.where(certain, 1, weights).sqrt())
-        apart = torch.stack([_packed(self.value.players, self.count, self.packing, c) for c in range(self.packing)])
-        return self.columns(apart.to(root) * root).square().sum(0)
+        packed = torch.stack([_packed(self.value.players, self.count, self.packing, c) for c in range(self.packing)])
+        return self.columns(packed.to(weights) * root(weights)).square().sum(0)
+
+
+_MOST_PACKED = 32
+
+
+def packing(players: Tensor, linear: Linear, count: int) -> int:
+    """Return the number of columns to put players in so that each unit sees at most one of a column.
+
+    1 means that every player owns at most one entry, so that squares of entries are squares of players and no columns
+    are needed. Else a player is in the column of its number modulo the columns, as distant players meet in
+    no unit of a convolution; at the latest, each has its own.
+    """
+    if bool((torch.bincount(players.flatten())[NOBODY + 1 :] <= 1).all()):
+        return 1
+    for columns in range(2, min(count, _MOST_PACKED + 1)):
+        parts = (_packed(players, count, columns, c) for c in range(columns))
+        if all(owners(torch.where(part, players, NOBODY), linear) is not None for part in parts):
+            return columns
+    return count
+
+
+def _packed(players: Tensor, count: int, columns: int, column: int) -> Tensor:
+    """Return a mask of the entries that belong to the players of a column."""
+    return (players != NOBODY) & ((players - NOBODY - 1) % count % columns == column)
 
 
 @dataclass(frozen=True)
@@ -110,7 +153,7 @@ class Switched:
 
     @staticmethod
     def of(x: Toggled, players: Tensor, count: int) -> Switched:
-        """A value of which a rule wants to know `players`."""
+        """Return a value beside the membership of `players`, in the shape that a rule asks for."""
         one, none = (torch.full_like(players, member, dtype=x.on.dtype) for member in (1, 0))
         member = Contributions(Toggled(one, none, players), _same, _same, count, packing(players, _same, count))
         return Switched(x.on, x.off, players, member)
@@ -128,25 +171,60 @@ _pytree.register_pytree_node(
     serialized_type_name="dasp.Switched",
 )
 
-_MOST_PACKED = 32
+
+@dataclass(frozen=True)
+class Conditional:
+    """Two Gaussians with a factor column per player: given that an entry's own player is on, and that it is off."""
+
+    on: Gaussian
+    off: Gaussian
+    players: Tensor  # as in `Toggled`
+    probabilities: Tensor  # (rows, N)
+
+    @staticmethod
+    def of(value: Toggled, probabilities: Tensor) -> Conditional:
+        """Return a value that depends on no other player yet."""
+        halves = (value.off + value.difference, value.off)
+        none = torch.zeros_like(value.off)
+        columns = none.expand(probabilities.shape[1], *none.shape)
+        on, off = (Gaussian(half, none, columns) for half in halves)
+        return Conditional(on, off, value.players, probabilities)
+
+    @property
+    def number(self) -> Tensor:
+        """The player of each entry, 0 … N−1; −1 for nobody's."""
+        return torch.where(self.players == NOBODY, -1, (self.players - NOBODY - 1) % self.probabilities.shape[1])
+
+    @property
+    def chance(self) -> Tensor:
+        """The probability of each entry's player; ½ for nobody's, which are the same on and off."""
+        flat = self.probabilities.flatten()
+        flat = torch.cat([torch.full_like(flat[:1], 0.5), flat])
+        return flat.index_select(0, self.players.flatten()).view(self.players.shape).to(self.on.mean.dtype)
+
+    @property
+    def toggled(self) -> Toggled:
+        """The two means as a `Toggled` value, which is what trackers take."""
+        return Toggled(self.on.mean, self.off.mean, self.players)
+
+    @cached_property
+    def mixed(self) -> Gaussian:
+        """One Gaussian of both; see the module's docstring."""
+        on, off, q = self.on, self.off, self.chance
+        assert on.factors is not None
+        assert off.factors is not None
+        difference = on.factors - off.factors
+        every = torch.arange(len(on.factors), device=q.device).view(-1, *[1] * q.dim())
+        own = (every == self.number) * (deviation(q) * (on.mean - off.mean))
+        variance = torch.lerp(off.variance, on.variance, q) + q * (1 - q) * difference.square().sum(0)
+        return Gaussian(torch.lerp(off.mean, on.mean, q), variance, off.factors + q * difference + own)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of `mixed`."""
+        return self.mixed.mean
 
 
-def packing(players: Tensor, linear: Linear, count: int) -> int:
-    """The number of columns to put players in so that each unit sees at most one of a column.
-
-    1 means that every player owns at most one entry, so that squares of entries are squares of players and no columns
-    are needed. Else a player is in the column of its number modulo the columns, as players that are far apart meet in
-    no unit of a convolution; at the latest, each has its own.
-    """
-    if bool((torch.bincount(players.flatten())[NOBODY + 1 :] <= 1).all()):
-        return 1
-    for columns in range(2, min(count, _MOST_PACKED + 1)):
-        parts = (_packed(players, count, columns, c) for c in range(columns))
-        if all(owners(torch.where(part, players, NOBODY), linear) is not None for part in parts):
-            return columns
-    return count
-
-
-def _packed(players: Tensor, count: int, columns: int, column: int) -> Tensor:
-    """Which entries belong to the players of a column."""
-    return (players != NOBODY) & ((players - NOBODY - 1) % count % columns == column)
+def deviation(chance: Tensor) -> Tensor:
+    """Return √(q(1 − q)), with a derivative of 0 where the coalition is certain."""
+    return root(chance * (1 - chance))

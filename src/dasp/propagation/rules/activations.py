@@ -163,7 +163,7 @@ def integrated_moments(
 
 
 def elementwise(*ops: Any) -> None:
-    """Register smooth elementwise ops: moments by quadrature."""
+    """Register smooth elementwise ops, which need a derivative in torch. Their moments are taken by quadrature."""
     for op in ops:
         RULES[op] = Rule(named(op, _integrating(op)), same_entry)
 

@@ -136,7 +136,7 @@ def avg_pool(
 def _window_counts(
     ones: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, sizes: Sequence[int], dims: int
 ) -> Tensor:
-    """How many entries of the input each pooling window covers: a product over dimensions."""
+    """The number of entries of the input that each pooling window covers: a product over dimensions."""
     kernel, padding = each_dimension(kernel, dims), each_dimension(padding, dims)
     stride = each_dimension(stride, dims) if stride not in ((), [], None) else kernel
     number = ones.new_ones(())

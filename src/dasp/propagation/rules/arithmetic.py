@@ -27,7 +27,7 @@ Scalar = float | Tensor
 
 
 def depends(x: Any) -> bool:
-    """Whether a value is no constant."""
+    """Return True if a value is no constant."""
     return isinstance(x, (Gaussian, Toggled))
 
 

@@ -87,13 +87,13 @@ def ne(a: Any, b: Any) -> Gaussian:
 
 @rule(aten.isnan.default, tracker=same_entry, condition=True)
 def isnan(x: Gaussian) -> Gaussian:
-    """What is random is a number, and so are its moments unless it is none for certain."""
+    """A random value is a number for certain; a constant may be none."""
     return x.constant(x.mean.isnan().to(x.mean.dtype))
 
 
 @rule(aten.isinf.default, tracker=same_entry, condition=True)
 def isinf(x: Gaussian) -> Gaussian:
-    """What is random is finite, like a number."""
+    """A random value is finite for certain; a constant may be infinite."""
     return x.constant(x.mean.isinf().to(x.mean.dtype))
 
 
@@ -117,7 +117,7 @@ def logical_not(m: Gaussian) -> Gaussian:
 
 @rule(aten.logical_and.default, aten.bitwise_and.Tensor, tracker=same_entry, takes="conditions", condition=True)
 def logical_and(a: Any, b: Any) -> Gaussian:
-    """ab."""
+    """a and b: the product ab."""
     return a if a is b else _as_condition(product(*_numbers(a, b)))  # type: ignore[no-any-return]
 
 
@@ -135,7 +135,7 @@ def logical_xor(a: Any, b: Any) -> Gaussian:
 
 
 def _as_condition(m: Gaussian) -> Gaussian:
-    """What is 0 or 1 has the variance p(1 − p)."""
+    """Return a value that is 0 or 1, with its variance p(1 − p)."""
     p = m.mean.clamp(0, 1)
     return Gaussian(p, nonnegative(p * (1 - p) - m.covariance(m)), m.factors)
 
@@ -207,7 +207,7 @@ def masked_fill(x: Gaussian | Tensor, mask: Tensor | Gaussian, value: float | Te
     return where(mask, torch.as_tensor(value), x)  # type: ignore[arg-type, no-any-return]
 
 
-# Exact while players are apart.
+# Exact before players meet; no rule for random values.
 for _op in (aten.floor.default, aten.ceil.default, aten.round.default, aten.trunc.default, aten.frac.default,
             aten.remainder.Scalar, aten.fmod.Scalar):  # fmt: skip
     RULES[_op] = Rule(None, same_entry)

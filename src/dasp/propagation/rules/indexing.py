@@ -101,7 +101,7 @@ for _op, _at in _ADDED.items():
 
 
 def _index_put(op: Any, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor | None:
-    """Its tracker: entries may be moved, or added."""
+    """The tracker of index_put: entries may be moved, or added."""
     return _added(op, x, indices, values, True) if accumulate else _placed(op, x, indices, values, at=2)  # type: ignore[no-any-return]
 
 

@@ -25,12 +25,12 @@ def _negative(x: Gaussian) -> Gaussian:
 
 
 def same_shape(a: Gaussian | Tensor, b: Gaussian | Tensor) -> tuple[Gaussian, Gaussian]:
-    """Make Gaussians of the same shape of both."""
+    """Return both as Gaussians of the same shape."""
     random = a if isinstance(a, Gaussian) else b
     assert isinstance(random, Gaussian)
     left, right = (x if isinstance(x, Gaussian) else random.constant(x) for x in (a, b))
     shape = torch.broadcast_shapes(left.mean.shape, right.mean.shape)
-    return _each_part(left, lambda t: t.expand(shape)), _each_part(right, lambda t: t.expand(shape))
+    return left.map(lambda t: t.expand(shape)), right.map(lambda t: t.expand(shape))
 
 
 @rule(aten.maximum.default, aten.max.other, aten.fmax.default, tracker=same_entry)
@@ -46,12 +46,8 @@ def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     return _negative(maximum(_negative(left), _negative(right)))
 
 
-def _each_part(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
-    return Gaussian(function(x.mean), function(x.variance), x.columns(function))
-
-
 def _narrowed(x: Gaussian, dim: int, start: int, size: int) -> Gaussian:
-    return _each_part(x, lambda t: t.narrow(dim, start, size))
+    return x.map(lambda t: t.narrow(dim, start, size))
 
 
 def _tree(values: list[Gaussian]) -> Gaussian:
@@ -63,7 +59,7 @@ def _tree(values: list[Gaussian]) -> Gaussian:
 
 
 def in_pairs(x: Gaussian, dim: int, pair: Callable[[Gaussian, Gaussian], Gaussian]) -> Gaussian:
-    """A function of two as one of all along a dimension, which stays with length 1; halves against halves."""
+    """Apply a function of two values to all along a dimension, halves against halves, until its length is 1."""
     while (length := x.mean.shape[dim]) > 1:
         half = length // 2
         first, second = _narrowed(x, dim, 0, half), _narrowed(x, dim, half, half)
@@ -89,7 +85,7 @@ def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     dims = dimensions(x.mean, dim)
     for d in dims:
         x = in_pairs(x, d, maximum_moments)
-    return x if keepdim else _each_part(x, lambda t: t.squeeze(tuple(dims)))
+    return x if keepdim else x.map(lambda t: t.squeeze(tuple(dims)))
 
 
 @rule(aten.amin.default, tracker=_reduced)
@@ -112,7 +108,7 @@ def geometry(dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -
 
 
 def window_count(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """How many pooling windows there are along a dimension."""
+    """Return the number of pooling windows along a dimension."""
     room = length + 2 * padding - dilation * (kernel - 1) - 1
     outputs = (-(-room // stride) if ceil_mode else room // stride) + 1
     # A window must start inside the input or its left border.
@@ -154,7 +150,7 @@ def _bordered(x: Gaussian, border: list[int]) -> Gaussian:
 def max_pool1d(
     x: Gaussian, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Gaussian:
-    """Window maxima."""
+    """Window maxima along one dimension."""
     return _pool(x, 1, kernel, stride, padding, dilation, ceil_mode)
 
 

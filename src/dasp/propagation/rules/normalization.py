@@ -34,14 +34,10 @@ from dasp.propagation.rules.registry import rule, within
 aten = torch.ops.aten
 
 
-def _each(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
-    return Gaussian(function(x.mean), function(x.variance), x.columns(function))
-
-
 def _flat(x: Gaussian, dims: Sequence[int]) -> Gaussian:
-    """The given dimensions as one, the last."""
+    """Return the value with these dimensions as one, the last."""
     last = range(-len(dims), 0)
-    return _each(x, lambda t: t.movedim(tuple(dims), tuple(last)).flatten(-len(dims)))
+    return x.map(lambda t: t.movedim(tuple(dims), tuple(last)).flatten(-len(dims)))
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def by_own_norm(
     probe = function(Gaussian(level, torch.zeros_like(level), deviation[None]))
     assert probe.factors is not None
     result = _multiplied(squares, function(Gaussian(s.mean, spread)).mean, probe.factors[0] / deviation)
-    return _each(result, lambda t: t.unflatten(-1, sizes).movedim(last, tuple(dims)))
+    return result.map(lambda t: t.unflatten(-1, sizes).movedim(last, tuple(dims)))
 
 
 def _multiplied(squares: _Squares, mean: Tensor, slope: Tensor) -> Gaussian:
@@ -153,9 +149,9 @@ def rms_norm(x: Gaussian, shape: Sequence[int], weight: Tensor | None = None, ep
 
 
 def _over_last(x: Gaussian, shape: Sequence[int], eps: float, *, centred: bool) -> Gaussian:
-    flat = _each(x, lambda t: t.flatten(-len(shape)))
+    flat = x.map(lambda t: t.flatten(-len(shape)))
     result = normalized(flat, centred=centred, scale=1 / flat.mean.shape[-1], eps=eps)
-    return _each(result, lambda t: t.unflatten(-1, tuple(shape)))
+    return result.map(lambda t: t.unflatten(-1, tuple(shape)))
 
 
 @rule(aten.group_norm.default)
@@ -169,9 +165,9 @@ def group_norm(
 ) -> Gaussian:
     """LayerNorm over each group of channels and all places; weight and bias are the channels'."""
     shape = x.mean.shape[1:]
-    flat = _each(x, lambda t: t.flatten(1).unflatten(1, (groups, -1)))
+    flat = x.map(lambda t: t.flatten(1).unflatten(1, (groups, -1)))
     result = normalized(flat, centred=True, scale=1 / flat.mean.shape[-1], eps=eps)
-    result = _each(result, lambda t: t.flatten(1).unflatten(1, shape))
+    result = result.map(lambda t: t.flatten(1).unflatten(1, shape))
     return _affine(result, _per_channel(weight, x), _per_channel(bias, x))
 
 
@@ -197,13 +193,13 @@ def instance_norm(
 
 
 def _reduced(x: Gaussian, dim: Any, keepdim: bool, function: Callable[[Gaussian], Gaussian]) -> Gaussian:
-    """A function along the last dimension as one along any."""
+    """Apply a function along the last dimension along any others."""
     dims = dimensions(x.mean, dim)
     result = function(_flat(x, dims))
     if not keepdim:
-        return _each(result, lambda t: t.squeeze(-1))
+        return result.map(lambda t: t.squeeze(-1))
     shape = [1 if d in dims else size for d, size in enumerate(x.mean.shape)]
-    return _each(result, lambda t: t.reshape(shape))
+    return result.map(lambda t: t.reshape(shape))
 
 
 _over_dims = within(dimensions, keepdim=lambda x, dim=None, *, correction=None, keepdim=False: keepdim)
@@ -226,18 +222,18 @@ def std(x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdi
     return power(var(x, dim, correction=correction, keepdim=keepdim), 0.5)  # type: ignore[no-any-return]
 
 
-def _apart_both(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _over_dims_both(op: Any, *args: Any, **kwargs: Any) -> Any:
     players = _over_dims(op, *args, **kwargs)
     return None if players is None else (players, players)
 
 
-@rule(aten.var_mean.correction, tracker=_apart_both)
+@rule(aten.var_mean.correction, tracker=_over_dims_both)
 def var_mean(
     x: Gaussian, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Gaussian, Gaussian]:
     """`var`, and Σ x/n."""
     dims = dimensions(x.mean, dim)
-    mean = _each(x, lambda t: t.mean(dims, keepdim))
+    mean = x.map(lambda t: t.mean(dims, keepdim))
     count = math.prod(x.mean.shape[d] for d in dims)
     spread = var(x, dim, correction=correction, keepdim=keepdim)
     return spread, replace(mean, variance=mean.variance / count)
@@ -268,7 +264,7 @@ def vector_norm(
 ) -> Gaussian:
     """(Σ|x|ᵖ)^(1/p); the largest |x| for p = ∞, the number of x ≠ 0 for p = 0."""
     if order == 0:
-        return _each(ne(x, 0.0), lambda t: t.sum(dimensions(x.mean, dim), keepdim))
+        return ne(x, 0.0).map(lambda t: t.sum(dimensions(x.mean, dim), keepdim))
     if order == 2:
         return _reduced(x, dim, keepdim, lambda flat: power(_squares(flat, centred=False).sum, 0.5))
     if order < 0:
@@ -294,6 +290,6 @@ def cosine_similarity(a: Gaussian | Tensor, b: Gaussian | Tensor, dim: int = 1, 
         if isinstance(x, Tensor):
             return torch.nn.functional.normalize(x, dim=dim, eps=eps)
         units = normalized(_flat(x, [dim]), centred=False, scale=1.0, eps=eps**2)
-        return _each(units, lambda t: t.movedim(-1, dim))
+        return units.map(lambda t: t.movedim(-1, dim))
 
-    return _each(mul(unit(a), unit(b)), lambda t: t.sum(dim))
+    return mul(unit(a), unit(b)).map(lambda t: t.sum(dim))  # type: ignore[no-any-return]

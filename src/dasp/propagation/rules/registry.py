@@ -1,12 +1,12 @@
-"""The registry: what each ATen op does to values that depend on a random coalition.
+"""The registry of rules: each says what an ATen op does to values that depend on a random coalition.
 
 A rule has two sides.
 
-- **While players are apart** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
+- **Before players meet** (`Toggled` values) an op that stays within players acts on the on and the off half. Its
   `Tracker` says whose entries the result has, or None if the op mixes players.
-- **Once they are mixed** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
-  gives its linear part, which turns the exact pair into a Gaussian with exact moments. A rule with `apart` takes the
-  exact pair itself where its first argument is one.
+- **Once they have met** the rule's `gaussian` function maps Gaussians to Gaussians. For an affine op `linear` also
+  gives its linear part, which turns the exact pair into a Gaussian with exact moments. A rule with `switched` takes the
+  exact pair itself, and one with `conditional` the pair of Gaussians that is continued from it.
 
 Families make most ops one line: `structural`, `elementwise`, `affine`; `rule` is for everything else:
 
@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from dasp.propagation.apart import Apart
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.values import NOBODY, Linear, Toggled, owners
+from dasp.propagation.values import NOBODY, Conditional, Linear, Toggled, owners
 
 __all__ = ["RULES", "Rule", "Tracker", "affine", "mixing", "rule", "rule_of", "same_entry", "structural", "within"]
 
@@ -37,33 +36,33 @@ Tracker = Callable[..., Any]
 """(op, *args, **kwargs) → the players of the op's result (the op's own structure of tensors), or None if it mixes."""
 
 Players = Callable[[Toggled], Tensor | None]
-"""The players of a value in the shape that a rule wants to know them in; None if they are not apart in that shape."""
+"""A function that gives the players of a value in the shape that a rule needs, or None if entries there mix players."""
 
 
 Takes = Literal["reals", "counts", "conditions"]
-"""What may be random in an op: reals; also conditions, which are 0 or 1, and sums of them; conditions alone."""
+"""The numbers that may be random in an op: reals; also conditions (0 or 1) and sums of them; or conditions alone."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What an op does to values that depend on the coalition."""
+    """The two sides of an op's rule; see the module's docstring."""
 
     gaussian: Callable[..., Any] | None
     tracker: Tracker
     linear: Callable[..., tuple[Any, Linear]] | None = None
-    outputs: int | None = None  # how many of the op's results the rule gives; None: all
-    moves: bool = False  # whether all entries of the result are entries of the arguments, or constants
+    outputs: int | None = None  # the number of the op's results that the rule gives; None: all
+    moves: bool = False  # True if all entries of the result are entries of the arguments, or constants
     takes: Takes = "reals"
-    condition: bool = False  # whether its result is one of two values, as true or false
+    condition: bool = False  # True if its result is one of two values, as true or false
     switched: Players | None = None  # if the rule takes its first argument as `Switched`, of these players
-    apart: Callable[..., Any] | None = None  # for arguments kept apart (`Apart`) that meet here; may give None
+    conditional: Callable[..., Any] | None = None  # for `Conditional` arguments that meet here; may give None
 
 
 RULES: dict[Op, Rule] = {}
 
 
 def rule_of(op: Any) -> Rule | None:
-    """The rule of an op, or the one that an operation made of several brings along."""
+    """Return the rule of an op, or the one that an operation made of several brings along."""
     return getattr(op, "rule", None) or RULES.get(op)
 
 
@@ -73,7 +72,7 @@ def mixing(op: Op, *args: Any, **kwargs: Any) -> None:
 
 
 def same_entry(op: Op, *args: Any, **kwargs: Any) -> Tensor | None:
-    """The tracker of an elementwise op: stays within players if the entries it combines have the same one."""
+    """The tracker of an elementwise op, which stays within players if the entries it combines have the same one."""
     leaves = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, (Tensor, Toggled))]
     maps = torch.broadcast_tensors(
         *(x.players if isinstance(x, Toggled) else torch.full_like(x, NOBODY, dtype=torch.int64) for x in leaves)
@@ -98,8 +97,9 @@ def joined(op: Op, values: Sequence[Toggled | Tensor], *args: Any, **kwargs: Any
 
 
 def within(dims: Callable[..., Sequence[int]], keepdim: Callable[..., bool | None]) -> Tracker:
-    """The tracker of an op that combines entries along `dims(*args)`: apart while those all have one player. The
-    result has the dimensions with `keepdim(*args)` None: as they are, True: of length 1, False: not at all."""
+    """Return the tracker of an op that combines entries along `dims(*args)`, and stays within players while those all
+    have one. The result has these dimensions as they are if `keepdim(*args)` is None, with length 1 if it is True, and
+    not at all if it is False."""
 
     def tracker(op: Op, x: Toggled, *args: Any, **kwargs: Any) -> Tensor | None:
         along = tuple(dims(x.on, *args, **kwargs))
@@ -113,13 +113,13 @@ def within(dims: Callable[..., Sequence[int]], keepdim: Callable[..., bool | Non
 
 
 def _reached(op: Op, *args: Any, linear: Callable[..., tuple[Any, Linear]], **kwargs: Any) -> Tensor | None:
-    """The tracker of an affine op: apart if no unit sees two players."""
+    """The tracker of an affine op, which stays within players if no unit sees two."""
     x, weights = linear(op, *args, **kwargs)
     return owners(x.players, weights) if isinstance(x, Toggled) else None  # else several arguments: not affine
 
 
 def rule(*ops: Op, tracker: Tracker = mixing, **properties: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Register the decorated function on Gaussians as the rule of `ops`; properties are those of `Rule`."""
+    """Register the decorated function of Gaussians as the rule of `ops`; properties are those of `Rule`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
@@ -130,7 +130,7 @@ def rule(*ops: Op, tracker: Tracker = mixing, **properties: Any) -> Callable[[Ca
 
 
 def structural(*ops: Op, tracker: Tracker = moved, call: Op | None = None, takes: Takes = "counts") -> None:
-    """Ops that only move entries: they act, or `call` in their place, on mean, variance and each column alike."""
+    """Register ops that only move entries: they act, or `call` in their place, on mean, variance and each column."""
     for op in ops:
         RULES[op] = Rule(named(op, _structural(call or op)), tracker, moves=True, takes=takes)
 
@@ -180,14 +180,14 @@ def _affine(op: Op, linear: Callable[..., tuple[Any, Linear]]) -> Callable[..., 
     return affine
 
 
-def kept_apart(op: Op, rule: Rule) -> Callable[..., Any]:
-    """The rule on Gaussians for values that may be kept apart: on both halves while it stays within players."""
+def conditional_rule(op: Op, rule: Rule) -> Callable[..., Any]:
+    """Return the rule on Gaussians for values that may be `Conditional`: on both while it stays within players."""
     gaussian = rule.gaussian
     assert gaussian is not None
 
-    def apart(*args: Any, **kwargs: Any) -> Any:
+    def conditional(*args: Any, **kwargs: Any) -> Any:
         leaves = _pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, Gaussian))
-        value = next((x for x in leaves if isinstance(x, Apart)), None)
+        value = next((x for x in leaves if isinstance(x, Conditional)), None)
         if value is None:
             return gaussian(*args, **kwargs)
         if not any(isinstance(x, Gaussian) for x in leaves):
@@ -196,20 +196,20 @@ def kept_apart(op: Op, rule: Rule) -> Callable[..., Any]:
             if players is not None:
                 on, off = (evaluate(gaussian, attrgetter(half), args, kwargs) for half in ("on", "off"))
                 if isinstance(on, Gaussian):
-                    return Apart(on, off, players, value.probabilities)
-                return [Apart(*part, value.probabilities) for part in zip(on, off, players, strict=True)]
-            if rule.apart is not None and (result := rule.apart(*args, **kwargs)) is not None:
+                    return Conditional(on, off, players, value.probabilities)
+                return [Conditional(*part, value.probabilities) for part in zip(on, off, players, strict=True)]
+            if rule.conditional is not None and (result := rule.conditional(*args, **kwargs)) is not None:
                 return result
-        return evaluate(gaussian, lambda x: x.mixed if isinstance(x, Apart) else x, args, kwargs)
+        return evaluate(gaussian, lambda x: x.mixed if isinstance(x, Conditional) else x, args, kwargs)
 
-    return named(op, apart)
+    return named(op, conditional)
 
 
 def evaluate(op: Op, part: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
-    """`op` on one part of the values among its arguments."""
+    """Evaluate `op` on one part of each value among its arguments."""
 
     def leaf(x: Any) -> bool:
-        return isinstance(x, (Gaussian, Toggled, Apart))
+        return isinstance(x, (Gaussian, Toggled, Conditional))
 
     def pick(x: Any) -> Any:
         return part(x) if leaf(x) else x

@@ -72,7 +72,7 @@ def log_odds(x: Gaussian, dim: int, *, curved: bool) -> Gaussian:
 def _cast(x: Gaussian, dtype: torch.dtype | None) -> Gaussian:
     if dtype is None or dtype == x.mean.dtype:
         return x
-    return Gaussian(x.mean.to(dtype), x.variance.to(dtype), x.columns(lambda column: column.to(dtype)))
+    return x.map(lambda part: part.to(dtype))
 
 
 @rule(aten.softmax.int, tracker=_along)
@@ -139,5 +139,4 @@ def logsumexp(x: Gaussian, dim: int | Sequence[int], keepdim: bool = False) -> G
         x = in_pairs(x, d, _logaddexp)
     if keepdim:
         return x
-    flat = tuple(dims)
-    return Gaussian(x.mean.squeeze(flat), x.variance.squeeze(flat), x.columns(lambda column: column.squeeze(flat)))
+    return x.map(lambda part: part.squeeze(tuple(dims)))

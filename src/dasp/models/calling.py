@@ -1,7 +1,11 @@
-"""How a model is called, and which of its results is meant.
+"""Calling a model: its arguments, the one of its results that is explained, and the state that it has to be in.
 
-People's models take keywords and return tuples, dictionaries or objects; everything here works on functions of tensors
-by position that give one tensor. `forward_of` makes the one of the other, once for each model and question.
+People's models take keywords and return tuples, dictionaries or objects. The rest of this library works on functions
+that take tensors by position and return one tensor. `forward_of` makes such a function of a model, and returns the same
+one whenever it is asked for the same model, output and keywords.
+
+A model that is explained must be in evaluation mode (`check_evaluation_mode`), and an exported program must take any
+number of rows (`check_dynamic_batch`).
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from dasp.errors import BadInput
 
-__all__ = ["Forward", "Names", "Output", "forward_of", "innermost", "like", "one_tensor", "unwrapped"]
+__all__ = [
+    "Forward", "Names", "Output", "check_dynamic_batch", "check_evaluation_mode", "checked_model", "fixed_rows",
+    "forward_of", "innermost", "like", "mode_matters", "one_tensor", "rows_are_fixed", "unwrapped",
+]  # fmt: skip
 
 Output = None | str | int | tuple[str | int, ...]
-"""Which of a model's results: its name or index, or several of them on the way to a nested one; None: the only one."""
+"""The name or index of one of a model's results, or several of them on the way to a nested one; None: the only one."""
 Names = tuple[str | None, ...]
 """The keyword of each argument, or None for its position; () if all have positions."""
 
@@ -27,7 +35,7 @@ _MOST_LISTED = 20  # results that a message names
 
 
 class _Called:
-    """What is asked of a model; see `forward_of`."""
+    """A model with the names of its arguments and the output that is asked for; see `forward_of`."""
 
     model: Callable[..., Any]
     output: Output
@@ -48,13 +56,13 @@ class Forward(_Called, nn.Module):
         self.training = model.training
 
     def forward(self, *args: Any, **keywords: Any) -> Tensor:
-        """Call the module; what only runs it in another way is left out of a graph."""
+        """Call the module. While it is exported, a wrapper that only runs it in another way is left out."""
         model = unwrapped(self.model) if torch.compiler.is_exporting() else self.model
         return self._call(model, args, keywords)
 
 
 class _Function(_Called):
-    """The same for any other callable."""
+    """Any other callable as such a function."""
 
     def __init__(self, model: Callable[..., Any], output: Output, names: Names) -> None:
         self.model, self.output, self.names = model, output, names
@@ -67,8 +75,10 @@ _MADE: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # they hold their 
 
 
 def forward_of(model: Callable[..., Any], output: Output = None, names: Names = ()) -> Callable[..., Tensor]:
-    """The model as a function of arguments by position, of which some have keywords, that gives one tensor: that of its
-    results which `output` names. The same one whenever it is asked for, so that its graphs are shared.
+    """Return the model as a function that takes its arguments by position and returns one tensor.
+
+    `names` are the keywords of its arguments, and `output` names the result that is returned. The same question gets
+    the same function, so that its graphs are shared.
 
     >>> forward_of(lambda x, scale: {"twice": 2 * x, "scaled": scale * x}, "scaled", (None, "scale"))(torch.ones(2), 3)
     tensor([3., 3.])
@@ -82,14 +92,17 @@ def forward_of(model: Callable[..., Any], output: Output = None, names: Names = 
 
 
 def like(function: Callable[..., Any], model: Callable[..., Any]) -> Callable[..., Any]:
-    """Another model with the arguments of `function`. Which of its results is meant is its own affair."""
+    """Return `model` as a function that takes the same arguments as `function`.
+
+    A model whose output was chosen is returned as it is, as another model may have other results.
+    """
     if not isinstance(function, _Called) or function is model or function.output is not None:
         return model
     return forward_of(model, names=function.names)
 
 
 def unwrapped(model: Any) -> Any:
-    """The module that a compiled or a parallel one runs."""
+    """Return the module inside of a compiled or a parallel one."""
     if isinstance(original := getattr(model, "_orig_mod", None), nn.Module):
         return unwrapped(original)
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -98,14 +111,15 @@ def unwrapped(model: Any) -> Any:
 
 
 def innermost(model: Any) -> Any:
-    """The user's own model, of whatever was made of it here or by torch."""
+    """Return the user's own model, without what this library or torch wrapped around it."""
     inside = unwrapped(model.model if isinstance(model, _Called) else model)
     return model if inside is model else innermost(inside)
 
 
 def one_tensor(result: Any, output: Output = None) -> Tensor:
-    """The tensor that is meant among what a model returned: by name or index; else the only one, or the only one of
-    floating point.
+    """Return the one tensor of a model's result that is explained.
+
+    Without an `output` it is the only tensor, or the only one of floating point.
 
     >>> one_tensor((torch.zeros(2), torch.tensor([1, 2])))
     tensor([0., 0.])
@@ -135,7 +149,7 @@ def _only(result: Any) -> Tensor:
 
 
 def _parts(result: Any) -> dict[Any, Any]:
-    """The parts of a result by their names or indices."""
+    """Return the parts of a result by their names or indices."""
     if isinstance(result, Mapping):
         return dict(result)
     if isinstance(result, tuple) and (names := getattr(result, "_fields", None)):
@@ -148,14 +162,14 @@ def _parts(result: Any) -> dict[Any, Any]:
 
 
 def _tensors(result: Any, way: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Tensor]:
-    """All tensors in a result, by the way to them."""
+    """Return all tensors in a result by the names and indices that lead to them."""
     if isinstance(result, Tensor):
         return {way: result}
     return {at: x for name, part in _parts(result).items() for at, x in _tensors(part, (*way, name)).items()}
 
 
 def _listed(result: Any) -> str:
-    """What a model returned, and what to do."""
+    """Say which tensors a model returned, and what to do."""
     if isinstance(result, Tensor):
         return (
             f"it returns one tensor of shape {tuple(result.shape)}, so leave `output` out; `target` chooses among its "
@@ -167,3 +181,77 @@ def _listed(result: Any) -> str:
         return f"it returns a {type(result).__name__} without tensors in it"
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return f"it returns {', '.join(found[:_MOST_LISTED])}{more}; give one of them as output="
+
+
+def checked_model(model: Any) -> nn.Module | ExportedProgram:
+    """Return the model if it can be exported and is ready to be explained; else raise an error that says why not."""
+    if isinstance(model, ExportedProgram):
+        check_dynamic_batch(model)
+        return model
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "
+            f"{type(model).__name__}; BayesianShapley takes any callable"
+        )
+    check_evaluation_mode(model)
+    return model
+
+
+_NORMS = (nn.modules.batchnorm._NormBase,)
+_DROPPING = (nn.modules.dropout._DropoutNd,)
+
+
+def mode_matters(module: nn.Module) -> bool:
+    """Return True if a module itself, without those inside of it, computes something else in training mode.
+
+    >>> [mode_matters(module) for module in (nn.ReLU(), nn.Dropout(0.5), nn.Dropout(0), nn.BatchNorm1d(2))]
+    [False, True, False, True]
+    """
+    if isinstance(module, _DROPPING):
+        return module.p > 0
+    if isinstance(module, _NORMS):
+        return module.track_running_stats
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0 and module.num_layers > 1
+    if isinstance(module, nn.MultiheadAttention):
+        return module.dropout > 0
+    if isinstance(module, nn.RReLU):
+        return True
+    if type(module).__module__.partition(".")[0] == "torch":
+        return False
+    code = getattr(type(module).forward, "__code__", None)
+    return code is None or "training" in code.co_names  # a user's own module that reads its mode
+
+
+def check_evaluation_mode(model: nn.Module) -> None:
+    """Refuse a model that would drop units out, or normalise by its batch and learn from it, while it is explained."""
+    training = [name or type(model).__name__ for name, module in model.named_modules()
+                if module.training and mode_matters(module)]  # fmt: skip
+    if training:
+        raise ValueError(f"the model is in training mode ({', '.join(training[:3])}): call model.eval() first")
+
+
+def check_dynamic_batch(program: ExportedProgram) -> None:
+    """Refuse a program that takes only one number of rows."""
+    if (fixed := fixed_rows(program)) is not None:
+        raise ValueError(rows_are_fixed(fixed))
+
+
+def rows_are_fixed(rows: int) -> str:
+    """Return the message about a program that takes only one number of rows."""
+    return (
+        f"the program is for exactly {rows} row(s): export it with a dynamic batch, torch.export.export(model, "
+        "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
+        "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
+    )
+
+
+def fixed_rows(program: ExportedProgram) -> int | None:
+    """Return the only number of rows that a program takes, or None if it takes any number."""
+    names = program.graph_signature.user_inputs
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    if first is None:
+        return None
+    rows = first.shape[0]
+    return int(rows) if isinstance(rows, int) or rows.node.expr.is_number else None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +9,8 @@ import torch
 from torch import nn
 
 from dasp import DASP, DeepLiftRevealCancel, GradientDASP, UntraceableModel, propagate
-from dasp.propagation import graphs
-from dasp.propagation.graphs import KeptGraphs, Outputs
-from dasp.propagation.turns import alone, evaluating
+from dasp.propagation import graph_cache
+from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 
 FACTOR = {"of": 1.0}  # of `Changing`, in a place that nobody looks at
 
@@ -47,8 +43,8 @@ class Counting(Changing):
 def traces(monkeypatch):
     """How often a model was traced."""
     made = []
-    trace = graphs.trace
-    monkeypatch.setattr(graphs, "trace", lambda *args, **kwargs: made.append(args[0]) or trace(*args, **kwargs))
+    trace = graph_cache.trace
+    monkeypatch.setattr(graph_cache, "trace", lambda *args, **kwargs: made.append(args[0]) or trace(*args, **kwargs))
     return made
 
 
@@ -104,7 +100,7 @@ def test_a_model_that_counts_its_calls_is_not_traced_at_each_of_them(traces):
         GradientDASP(model).attribute(x, target=0)
         propagate(model, x, torch.ones_like(x))
     assert model.calls > 5
-    assert len(traces) == 2  # the second graph showed that the count is not in it
+    assert len(traces) == 1
     model.cap = 0.1
     nothing = torch.zeros_like(x)
     torch.testing.assert_close(propagate(model, x, nothing).mean, model(x))
@@ -133,11 +129,11 @@ class Cancelling(nn.Module):
 
 def test_rounding_is_no_change():
     model, x = Cancelling().eval(), rows(20).float()
-    graph = KeptGraphs.of(model).traced(model, (x,))
+    graph = GraphCache.of(model).traced(model, (x,))
     other_order = model(x.flip(1))
     assert ((other_order - model(x)).abs() > torch.finfo().eps ** 0.75 * model(x).abs().max()).any()
-    assert Outputs(lambda function: function(x), other_order).agree(graph)
-    assert not Outputs(lambda function: function(x), 1.05 * other_order).agree(graph)
+    assert ModelOutputs(lambda function: function(x), other_order).agree(graph)
+    assert not ModelOutputs(lambda function: function(x), 1.05 * other_order).agree(graph)
 
 
 def test_autocast_has_graphs_of_its_own(traces):
@@ -150,37 +146,45 @@ def test_autocast_has_graphs_of_its_own(traces):
     assert len(traces) == 2
 
 
-def test_who_is_alone_is_alone():
-    """Threads that want to be alone in the middle of evaluating do not wait for each other for ever."""
-    inside, others = set(), []
+class Remembering(Changing):
+    """Keeps its last output, in an object and as a number."""
 
-    def run(number):
-        meeting.wait()
-        for step in range(20):
-            with evaluating():
-                inside.add(number)
-                time.sleep(0.0005)
-                inside.remove(number)
-                if step % 5 == number:
-                    with alone(), evaluating(), alone():
-                        others.extend(inside)
-                        time.sleep(0.0005)
-                        others.extend(inside)
-
-    meeting = threading.Barrier(4)
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(run, number) for number in range(4)]:
-            done.result(30)
-    assert not others
+    def forward(self, x):
+        output = super().forward(x)
+        if not torch.compiler.is_exporting():
+            self.last_output, self.last_norm = SimpleNamespace(value=output), float(output.norm())
+        return output
 
 
-def test_many_evaluate_at_the_same_time():
-    meeting = threading.Barrier(3, timeout=30)
+def test_what_a_model_writes_down_itself_is_no_setting(traces):
+    model, x = Remembering(), rows()
+    for scale in (1, 2, 3):
+        GradientDASP(model).attribute(scale * x, target=0)
+    assert len(traces) == 1
 
-    def run():
-        with evaluating():
-            meeting.wait()
 
-    with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(run) for _ in range(3)]:
-            done.result()
+class Configured(Changing):
+    """Has its numbers in lists and dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caps = {"upper": [9.0, 8.0]}
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)).clamp(max=min(self.caps["upper"])))
+
+
+def test_a_setting_in_a_list_of_a_dictionary_matters(traces):
+    model, x = Configured(), rows()
+    for cap in (8.0, 7.0, 7.0):
+        model.caps["upper"][1] = cap  # which no unit reaches
+        propagate(model, x, torch.zeros_like(x))
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_are_traced_once(kind, traces):
+    model, x = kind(4, 3, batch_first=True).eval(), rows().float()[:, None]
+    for _ in range(3):
+        GradientDASP(model, output=0).attribute(x, target=(0, 0))
+    assert len(traces) == 1

@@ -14,8 +14,8 @@ from torch import nn
 
 from dasp import DASP, ExactShapley, GradientDASP, GradientShapley, propagate
 from dasp.errors import BadInput
-from dasp.propagation import graphs
-from dasp.propagation.forward import forward_of, innermost, like, one_tensor
+from dasp.models.calling import forward_of, innermost, like, one_tensor
+from dasp.propagation import graph_cache
 from dasp.propagation.tracing import trace
 
 A, B, WHOLE = torch.zeros(2, 3), torch.ones(2, 5), torch.tensor([1, 2])
@@ -152,7 +152,7 @@ def test_graphs_share_weights_however_they_were_exported():
 
 def test_graphs_are_kept_for_further_calls_with_keywords(monkeypatch):
     made = []
-    monkeypatch.setattr(graphs, "trace", lambda *args, **options: made.append(args[0]) or trace(*args, **options))
+    monkeypatch.setattr(graph_cache, "trace", lambda *args, **options: made.append(args[0]) or trace(*args, **options))
     model = Net(lambda m, x, mask: {"logits": plain(m, x * mask), "x": x})
     method = GradientDASP(model, output="logits")
     for _ in range(2):
