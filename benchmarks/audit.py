@@ -23,18 +23,18 @@ from torch import Tensor, nn
 from calibration import STORE, Played
 from dasp import audit, spearman
 from dasp.evaluation.audit import Interval
-from dasp.methods import METHODS
-from dasp.paper.outcome import Setting
-from dasp.paper.peers import PEERS
+from reproduction.comparison_methods import COMPARED
+from reproduction.outcome import Setting
+from reproduction.peers import PEERS
 from settings import dna, mnist, parkinsons
 from zoo import CASES
 
 _ZOO: dict[str, int | None] = {  # with the number of samples
-    "Gradient×Input": None, "Integrated Gradients": None, "DeepLIFT Rescale": None, "Occlusion": None,
-    "GradientDASP": 8, "DASP, full rank": None,
+    "gradient_times_input": None, "integrated_gradients": None, "deeplift_rescale": None, "occlusion": None,
+    "gradient_dasp": 8, "dasp": None,
 }  # fmt: skip
-_EXPERIMENTS = {name: METHODS[name] for name in ("Integrated Gradients", "DeepLIFT Rescale")}
-_EXPERIMENTS["DeepSHAP"] = PEERS["shap DeepExplainer"]
+_EXPERIMENTS = {name: COMPARED[name] for name in ("integrated_gradients", "deeplift_rescale")}
+_EXPERIMENTS["DeepSHAP"] = PEERS["shap_deep_explainer"]
 _MOST_FULL_RANK = 20
 
 
@@ -105,10 +105,10 @@ def zoo(evaluations: int, *, development: bool) -> list[Checked]:
             outputs = model(x)
         target = 0 if outputs.shape[1] == 1 else outputs.argmax(1)
         for name, number in _ZOO.items():
-            if name == "DASP, full rank" and players > _MOST_FULL_RANK:
+            if name == "dasp" and players > _MOST_FULL_RANK:
                 continue
             try:
-                estimate = METHODS[name].on(model, number).attribute(x, off, target, feature_mask=mask)
+                estimate = COMPARED[name].on(model, number).attribute(x, off, target, feature_mask=mask)
             except (NotImplementedError, TypeError, RuntimeError, AssertionError, IndexError):
                 continue  # no gradients of words, no rules
             result.append(checked(
