@@ -167,7 +167,9 @@ def _defaults(networks: list[dict[str, Any]]) -> list[str]:
     doubtful = []
     for network in networks:
         answers = [network["figures"][name] for name in (DEFAULT, limited)]
-        cells = [[display_name(answer["method"]), f"{answer['error']:.3f}", f"{answer['stated']:.3f}"] for answer in answers]
+        cells = [
+            [display_name(answer["method"]), f"{answer['error']:.3f}", f"{answer['stated']:.3f}"] for answer in answers
+        ]
         rows.append([network["name"], *cells[0], *cells[1]])
         if poor(network) and any(PROPAGATED in answer["method"] for answer in answers):
             doubtful.append(network["name"])
