@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +54,8 @@ def error(name, model, arguments, budget, **options):
     found = number(name, arguments["inputs"], budget, arguments.get("feature_mask"))
     total = 0.0
     for seed in range(3):
-        method = PEERS[name].on(model, found)
-        method.options = {**method.options, "seed": seed, **options}
+        seeded = replace(PEERS[name], options={**PEERS[name].options, "seed": seed, **options})
+        method = seeded.on(model, found)
         total += float((method.attribute(**arguments) - truth).square().mean())
     return (total / 3) ** 0.5 / float(truth.square().mean().sqrt())
 
