@@ -14,8 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: install  # threads that wait do not spin: on a busy machine spinning makes it many times slower
-	OMP_WAIT_POLICY=passive $(BIN)/dasp reproduce
+demo: install  # a network explained, with its report, and then the paper's experiments: open results/index.html
+	$(BIN)/python -m reproduction demo
 
 lint: install
 	$(BIN)/ruff check .
@@ -51,7 +51,7 @@ benchmark: install
 	$(BIN)/python benchmarks/bayesian.py
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/selection.py
-	$(BIN)/dasp benchmark
+	$(BIN)/python -m reproduction benchmark
 
 notebooks: install  # run them at their full size and save what they print and draw, in about four minutes
 	$(BIN)/python docs/run_notebooks.py

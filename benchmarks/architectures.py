@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from captum.attr import DeepLift, IntegratedGradients
+from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
 import supported
-from dasp import DeepLiftRevealCancel, ExactShapley, Explainer, GradientDASP, PermutationShapley, spearman
-from dasp.attribution.captum_adapter import estimated
+from dasp import ExactShapley, Explainer, GradientDASP, PermutationShapley, spearman
+from dasp.attribution.any_method import estimated
 from dasp.errors import UnsupportedOperation, UntraceableModel
-from dasp.games.request import Arguments
+from dasp.games.arguments import Arguments
 from dasp.games.request import Request
-from dasp.methods import METHODS, find
-from dasp.paper.store import Store, checksum
 from modern import ZOO, Exhibit
 from modern.large import LARGE
+from reproduction.comparison_methods import COMPARED
+from reproduction.store import Store, checksum
 
 STORE = Store(Path("results") / "cache")
 STEPS, ROWS = 2000, 5
@@ -44,9 +44,9 @@ LIMITED = 128  # evaluations of a default answer that may not enumerate all coal
 _REPEATS, _ENOUGH = 5, 0.5  # times, or seconds
 _SLACK = 1.1  # times the allowed time counts as equal: that much is noise
 _BUDGETS = {  # growing, of which the largest in time counts
-    "Permutations": ("n_permutations", tuple(2**i for i in range(10))),
-    "BayesianShapley": ("max_evaluations", tuple(2**i for i in range(4, 14))),
-    "BayesianShapley on GradientDASP": ("max_evaluations", tuple(2**i for i in range(4, 14))),
+    "permutation_shapley": ("n_permutations", tuple(2**i for i in range(10))),
+    "bayesian_shapley": ("max_evaluations", tuple(2**i for i in range(4, 14))),
+    "bayesian_shapley_on_gradient_dasp": ("max_evaluations", tuple(2**i for i in range(4, 14))),
 }
 _REFUSALS = (UnsupportedOperation, UntraceableModel)
 
@@ -106,7 +106,7 @@ class Case:
     def in_time(self, name: str, allowed: float) -> Figure:
         """A method with the largest budget that takes no more than the `allowed` seconds, or the least there is."""
         option, budgets = _BUDGETS[name]
-        method, found = METHODS[find(name)].make(self.model), None
+        method, found = COMPARED[name].make(self.model), None
         for budget in budgets:
             if option == "max_evaluations" and budget >= 2 * 2**self.request.players:
                 break
@@ -122,7 +122,7 @@ class Case:
         explainer = Explainer(self.model, **options)
         seconds, answer = timed(lambda: explainer.run(self.request))
         (values,), (std,) = (self.request.values_of(x) for x in (answer.values, answer.std))
-        return self.figure(values, seconds, std, method=answer.method)
+        return self.figure(values, seconds, std, method=explainer.method)
 
 
 def _truth(model: nn.Module, request: Request) -> dict[str, Tensor]:
@@ -150,15 +150,15 @@ def measured(exhibit: Exhibit) -> dict[str, Any]:
     case = Case.of(exhibit)
     figures: dict[str, Figure | None] = {}
     try:
-        figures["GradientDASP"] = case.once(GradientDASP(case.model))
-        figures["GradientDASP, rank 0"] = case.once(GradientDASP(case.model, rank=0))
+        figures["gradient_dasp"] = case.once(GradientDASP(case.model))
+        figures["gradient_dasp_rank_0"] = case.once(GradientDASP(case.model, rank=0))
     except _REFUSALS as error:
         return {"name": exhibit.name, "players": case.request.players, "refused": error.summary}
-    allowed = figures["GradientDASP"].seconds
+    allowed = figures["gradient_dasp"].seconds
     continuous = case.request.games[0].on[0].is_floating_point()
-    figures["Integrated Gradients"] = case.once(IntegratedGradients(case.model)) if continuous else None
+    figures["integrated_gradients"] = case.once(IntegratedGradients(case.model)) if continuous else None
     figures["DeepLIFT"] = min(_deeplift(case), key=lambda figure: figure.error, default=None) if continuous else None
-    for name, times in (("Permutations", 1), ("BayesianShapley", 1), ("BayesianShapley on GradientDASP", 2)):
+    for name, times in (("permutation_shapley", 1), ("bayesian_shapley", 1), ("bayesian_shapley_on_gradient_dasp", 2)):
         figures[name] = case.in_time(name, times * allowed)
     figures["default"] = case.default()
     figures[f"default, {LIMITED} evaluations"] = case.default(max_evaluations=LIMITED)
@@ -171,9 +171,9 @@ def measured(exhibit: Exhibit) -> dict[str, Any]:
 
 def _deeplift(case: Case) -> Iterator[Figure]:
     """Captum's and ours, as far as they know the network's modules or operations."""
-    for make in (DeepLift, DeepLiftRevealCancel):
+    for name in ("deeplift_rescale", "deeplift_revealcancel"):
         try:
-            yield case.once(make(case.model))
+            yield case.once(COMPARED[name].make(case.model))
         except (NotImplementedError, RuntimeError, TypeError, AssertionError, ValueError):
             continue
 

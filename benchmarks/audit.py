@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from calibration import STORE, Played
 from dasp import audit, spearman
 from dasp.evaluation.audit import Interval
-from dasp.paper.outcome import Setting
-from dasp.paper.peers import PEERS
 from reproduction.comparison_methods import COMPARED
+from reproduction.outcome import Setting
+from reproduction.peers import PEERS
 from settings import dna, mnist, parkinsons
 from zoo import CASES
 
@@ -34,7 +34,7 @@ _ZOO: dict[str, int | None] = {  # with the number of samples
     "gradient_dasp": 8, "dasp": None,
 }  # fmt: skip
 _EXPERIMENTS = {name: COMPARED[name] for name in ("integrated_gradients", "deeplift_rescale")}
-_EXPERIMENTS["DeepSHAP"] = PEERS["shap DeepExplainer"]
+_EXPERIMENTS["DeepSHAP"] = PEERS["shap_deep_explainer"]
 _MOST_FULL_RANK = 20
 
 

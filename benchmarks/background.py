@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from dasp import ExactShapley, GradientDASP, rmse, spearman
 from dasp.attribution.gradient import extension
-from dasp.paper.experiment import fit
 from dasp.propagation.coalitions import bernoulli
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.values import Contributions
+from reproduction.experiment import fit
 
 ROWS, BACKGROUND = 20, 50
 

@@ -38,8 +38,7 @@ from dasp.games.arguments import Arguments
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.request import Request
-from dasp.paper.rooms import checksum_of_rooms
-from dasp.paper.store import Store, checksum
+from reproduction.store import Store, checksum, checksum_of_code
 from zoo import CASES, Case
 
 BUDGETS = (64, 128, 256, 512, 1024, 2048)
@@ -93,7 +92,7 @@ class Played:
             for i in range(times)
         ]  # fmt: skip
         priors, skipped = {}, {}
-        code = {"propagation": checksum_of_rooms(["propagation"])}  # which gives others with other rules
+        code = {"propagation": checksum_of_code(["propagation"])}  # which gives others with other rules
         for name in PRIORS:
             if name == "DASP full rank" and players > MOST_FULL_RANK:
                 continue

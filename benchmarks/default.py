@@ -21,19 +21,19 @@ from torch import Tensor
 
 from calibration import STORE, Played
 from dasp import Explainer
-from dasp.attribution.captum_adapter import estimated
-from dasp.methods import METHODS, find
+from dasp.attribution.any_method import estimated
+from dasp.methods import METHODS
 from zoo import CASES
 
 _SINGLE = {  # with growing budgets, of which the largest in time counts
-    "BayesianShapley": ("max_evaluations", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)),
-    "BayesianShapley on GradientDASP": ("max_evaluations", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
-    "GradientDASP": ("nodes", (1, 3, 7, 15, 31)),
-    "GradientDASP, rank 0": ("nodes", (1, 3, 7, 15, 31)),
-    "DASP, rank 0": ("coalition_sizes", (2, 4, 8, 16)),
-    "DASP, full rank": ("coalition_sizes", (2, 4, 8, 16)),
-    "Permutations": ("n_permutations", (1, 2, 4, 8, 16, 32, 64, 128)),
-    "Gradients at coalitions": ("n_pairs", (2, 4, 8, 16, 32, 64, 128, 256)),
+    "bayesian_shapley": ("max_evaluations", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)),
+    "bayesian_shapley_on_gradient_dasp": ("max_evaluations", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
+    "gradient_dasp": ("nodes", (1, 3, 7, 15, 31)),
+    "gradient_dasp_rank_0": ("nodes", (1, 3, 7, 15, 31)),
+    "dasp_rank_0": ("coalition_sizes", (2, 4, 8, 16)),
+    "dasp": ("coalition_sizes", (2, 4, 8, 16)),
+    "permutation_shapley": ("n_permutations", (1, 2, 4, 8, 16, 32, 64, 128)),
+    "gradient_shapley": ("n_pairs", (2, 4, 8, 16, 32, 64, 128, 256)),
 }
 _MOST_FULL_RANK = 20
 _IN_TIME = 1.1  # times the default's time counts as equal: that much is noise
@@ -60,10 +60,10 @@ def single(played: Played, model: Any, most: float) -> dict[str, tuple[float, in
     result = {}
     players = played.truth.shape[0]
     for name, (option, budgets) in _SINGLE.items():
-        if name.endswith("full rank") and players > _MOST_FULL_RANK:
+        if name == "dasp" and players > _MOST_FULL_RANK:
             continue
         try:
-            method = METHODS[find(name)].make(model)
+            method = METHODS[name].make(model)
             for budget in budgets:
                 seconds, estimate = _timed(partial(estimated, method, played.request, **{option: budget}), 2)
                 if seconds > most * _IN_TIME:
@@ -92,7 +92,7 @@ def main() -> None:
         best = min(others, key=lambda name: others[name][0])
         ratios.append(error / max(others[best][0], 1e-3))  # nobody minds a thousandth
         print(
-            f"{case.name:34}{len(values):8}  {answer.method:32}{1e3 * seconds / values.shape[1]:7.1f}{error:8.3f}"
+            f"{case.name:34}{len(values):8}  {explainer.method:32}{1e3 * seconds / values.shape[1]:7.1f}{error:8.3f}"
             f"{float(stated.square().mean().sqrt() / size):8.3f}   {others[best][0]:.3f} {best}, {others[best][1]}",
             flush=True,
         )

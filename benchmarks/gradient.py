@@ -90,8 +90,10 @@ def ranks() -> None:
         problem = setting.problem
         print(f"Factor columns of GradientDASP, {setting.experiment.title}, K = 8, s.e. {problem.standard_error:.5f}")
         for rank in columns:
-            method = Method(lambda model, r=rank: GradientDASP(model, rank=r), options={"nodes": 8})
-            (result,) = compare(problem, {"GradientDASP": method})
+            method = Method(
+                name="GradientDASP", make=lambda model, r=rank: GradientDASP(model, rank=r), options={"nodes": 8}
+            )
+            (result,) = compare(problem, {"gradient_dasp": method})
             print(f"  {rank:3} columns: RMSE {result.rmse:.5f}, {result.seconds * 1e3:.0f} ms/row", flush=True)
 
 

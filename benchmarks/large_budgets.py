@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import settings
 from dasp import BayesianShapley, ExactShapley
 from dasp.attribution.bayesian.pairs import Pairs, log_counts
-from dasp.paper.store import Store, checksum
+from reproduction.store import Store, checksum
 
 SEEDS = (0, 1, 2)
 TRUTH_PARTS, TRUTH_PAIRS = 10, 40_000

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from dasp.evaluation import Result
-from dasp.paper.claims import BACKPROPAGATION, SAMPLING
-from dasp.paper.outcome import strongest
-from dasp.paper.standings import OURS, standings
+from reproduction.claims import standings
+from reproduction.comparison_methods import BACKPROPAGATION, OURS, SAMPLING, display_name
+from reproduction.outcome import largest_budgets
 
 _HERE = Path(__file__).parent
 DATA = _HERE / "results"
@@ -62,7 +62,7 @@ def markdown(rows: Rows) -> str:
 
 def _source(about: dict[str, str]) -> str:
     by = about["by"]
-    command = f"`{by}`" if by.startswith(("benchmarks/", "dasp ")) else by
+    command = f"`{by}`" if by.startswith(("benchmarks/", "python -m ")) else by
     return f"*Measured by {command}, version {about['version']}, {about['date']}.*"
 
 
@@ -149,15 +149,15 @@ def _experiments() -> str:
 
 
 def _command() -> str:
-    return f"dasp reproduce --size {_about()['size']}"
+    return f"python -m reproduction demo --size {_about()['size']}"
 
 
 _KINDS = {
     "best backpropagation": BACKPROPAGATION,
-    "Occlusion": ("Occlusion",),
+    "Occlusion": ("occlusion",),
     "best sampling": SAMPLING,
-    "`DASP`, the paper's": ("DASP",),
-    "`GradientDASP`": ("GradientDASP",),
+    "`DASP`, the paper's": ("dasp_rank_0",),
+    "`GradientDASP`": ("gradient_dasp",),
     "best of ours": OURS,
 }
 
@@ -176,15 +176,15 @@ def _reproduced() -> str:
 
 
 def _named(result: Result, names: tuple[str, ...]) -> str:
-    return f", {result.method}" if len(names) > 1 else ""
+    return f", {display_name(result.method)}" if len(names) > 1 else ""
 
 
 def _methods(experiment: str) -> str:
     """Every method with the most evaluations that it had."""
     rows = [["method", "evaluations", "RMSE", "rank correlation"]]
-    for result in sorted(strongest(results("reproduced", experiment)).values(), key=lambda r: r.rmse):
+    for result in sorted(largest_budgets(results("reproduced", experiment)).values(), key=lambda r: r.rmse):
         correlation = "–" if math.isnan(result.spearman) else f"{result.spearman:.3f}"
-        rows.append([result.method, f"{result.evaluations:,}", f"{result.rmse:.3g}", correlation])
+        rows.append([display_name(result.method), f"{result.evaluations:,}", f"{result.rmse:.3g}", correlation])
     return f"{markdown(rows)}\n\n{_measured(_command())}"
 
 
@@ -215,11 +215,11 @@ def _libraries() -> str:
         found = results("libraries", experiment)
         about = _about()["experiments"][experiment]
         for n, standing in enumerate(standings(found, about["budgets"])):
-            peers = [r for r in found if r.method not in (*OURS, "Exact") and r.evaluations <= standing.budget]
+            peers = [r for r in found if r.method not in (*OURS, "exact_shapley") and r.evaluations <= standing.budget]
             both = (standing.best, min(peers, key=lambda r: r.rmse))
-            cells = [cell for r in both for cell in (r.method, f"{r.rmse:.3g}")]
+            cells = [cell for r in both for cell in (display_name(r.method), f"{r.rmse:.3g}")]
             rows.append([about["title"] if n == 0 else "", f"{standing.budget:,}", *cells])
-    return f"{markdown(rows)}\n\n{_measured(_command().replace('reproduce', 'benchmark'))}"
+    return f"{markdown(rows)}\n\n{_measured(_command().replace('demo', 'benchmark'))}"
 
 
 MADE: dict[str, Callable[[], str]] = {

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from dasp.paper.mnist import lenet
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
 from networks import small_resnet
+from reproduction.mnist import lenet
 
 BATCH, REPEATS = 64, 30
 

@@ -1,6 +1,6 @@
-"""Keeps what `dasp reproduce` and `dasp benchmark` found as data for the tables of the documentation.
+"""Keeps what the demo and the benchmark of the reproduction found as data for the tables of the documentation.
 
-    dasp reproduce && dasp benchmark
+    python -m reproduction demo && python -m reproduction benchmark
     python benchmarks/reproduced.py [--results results] [--size quick] [--threads 2]
     python benchmarks/page_tables.py
 
@@ -9,7 +9,7 @@ Networks, truths and results are taken from the run's cache, so this takes secon
     benchmarks/results/reproduced/about.json     the run: versions, size, networks, rows
     benchmarks/results/reproduced/claims.csv     the paper's claims, what was found, and whether they hold
     benchmarks/results/reproduced/mnist.csv, …   every method with every budget
-    benchmarks/results/libraries/mnist.csv, …    the same of `dasp benchmark`, with the peers
+    benchmarks/results/libraries/mnist.csv, …    the same of the benchmark, with the peers
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 import torch
 
 import dasp
-from dasp.paper.claims import claims
-from dasp.paper.experiment import SizeName
-from dasp.paper.outcome import Outcome, prepared, run
-from dasp.paper.reproduce import EXPERIMENTS
-from dasp.paper.store import Store
+from reproduction.claims import claims
+from reproduction.demo import EXPERIMENTS
+from reproduction.experiment import SizeName
+from reproduction.outcome import Outcome, prepare, run
+from reproduction.store import Store
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -44,7 +44,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     store = Store(options.results / "cache")
     outcomes = [
-        run(prepared(experiment, experiment.sizes[options.size], store, _said), store, _said)
+        run(prepare(experiment, experiment.sizes[options.size], store, _said), store, _said)
         for experiment in EXPERIMENTS.values()
     ]
     keep(outcomes, FOLDER / "reproduced", options.size, options.threads)

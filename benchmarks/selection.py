@@ -24,10 +24,10 @@ from dasp.methods import METHODS, find
 
 ROWS = 8
 METHOD_NAMES = (
-    "Exact", "DASP, full rank", "GradientDASP", "BayesianShapley", "BayesianShapley on DASP",
-    "BayesianShapley on GradientDASP",
+    "exact_shapley", "dasp", "gradient_dasp", "bayesian_shapley", "bayesian_shapley_on_dasp",
+    "bayesian_shapley_on_gradient_dasp",
 )  # fmt: skip
-MOST = {"Exact": 14, "DASP, full rank": 30, "BayesianShapley on DASP": 30}  # players
+MOST = {"exact_shapley": 14, "dasp": 30, "bayesian_shapley_on_dasp": 30}  # players
 
 
 def trained(model: nn.Module, x: Tensor, y: Tensor, epochs: int = 40) -> nn.Module:

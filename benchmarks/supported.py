@@ -16,12 +16,13 @@ from typing import Any
 
 from dasp.propagation.rules import RULES
 from dasp.propagation.rules.registry import Rule
+from reproduction.comparison_methods import display_name
 
 _HERE = Path(__file__).parent
 FIGURES = _HERE / "architectures.json"
 PAGE = _HERE.parent / "docs" / "supported.md"
-PROPAGATED, GRADIENTS, DEFAULT = "GradientDASP", "Integrated Gradients", "default"
-_IN_ITS_TIME = ("Permutations", "BayesianShapley", "BayesianShapley on GradientDASP")
+PROPAGATED, GRADIENTS, DEFAULT = "gradient_dasp", "integrated_gradients", "default"
+_IN_ITS_TIME = ("permutation_shapley", "bayesian_shapley", "bayesian_shapley_on_gradient_dasp")
 _HALF = 0.5  # of the error of integrated gradients: what propagation is worth its time for
 
 _FAMILIES = {
@@ -113,9 +114,9 @@ def _error(network: dict[str, Any], method: str, *, timed: bool = False) -> str:
 
 def _accuracy(networks: list[dict[str, Any]]) -> str:
     methods = {
-        PROPAGATED: "`GradientDASP`", "GradientDASP, rank 0": "`rank=0`", GRADIENTS: "integrated gradients",
-        "DeepLIFT": "DeepLIFT", "Permutations": "permutations", "BayesianShapley": "`BayesianShapley`",
-        "BayesianShapley on GradientDASP": "on `GradientDASP`",
+        PROPAGATED: "`GradientDASP`", "gradient_dasp_rank_0": "`rank=0`", GRADIENTS: "integrated gradients",
+        "DeepLIFT": "DeepLIFT", "permutation_shapley": "permutations", "bayesian_shapley": "`BayesianShapley`",
+        "bayesian_shapley_on_gradient_dasp": "on `GradientDASP`",
     }  # fmt: skip
     rows = [["network", "players", *methods.values(), "rank correlation of `GradientDASP`"]]
     for network in networks:
@@ -166,7 +167,9 @@ def _defaults(networks: list[dict[str, Any]]) -> list[str]:
     doubtful = []
     for network in networks:
         answers = [network["figures"][name] for name in (DEFAULT, limited)]
-        cells = [[answer["method"], f"{answer['error']:.3f}", f"{answer['stated']:.3f}"] for answer in answers]
+        cells = [
+            [display_name(answer["method"]), f"{answer['error']:.3f}", f"{answer['stated']:.3f}"] for answer in answers
+        ]
         rows.append([network["name"], *cells[0], *cells[1]])
         if poor(network) and any(PROPAGATED in answer["method"] for answer in answers):
             doubtful.append(network["name"])

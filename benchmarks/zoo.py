@@ -16,10 +16,10 @@ import sklearn.datasets
 import torch
 from torch import Tensor, nn
 
-from dasp.paper.mnist import MNIST
-from dasp.paper.parkinsons import Parkinsons
-from dasp.paper.store import Store
 from networks import Residual
+from reproduction.mnist import MNIST
+from reproduction.parkinsons import Parkinsons
+from reproduction.store import Store
 
 _GREY = 0.05  # a shade that no pixel has: else pixels that have it are no players
 _WORDS, _LENGTH = 24, 16

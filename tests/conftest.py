@@ -12,6 +12,14 @@ import torch
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
 os.environ.setdefault("MPLBACKEND", "Agg")
+DATA = os.environ.get("DASP_DATA", "")
+if DATA and not Path(DATA).is_dir():  # as in a clone elsewhere
+    del os.environ["DASP_DATA"]
+
+
+def pytest_report_header():
+    """Say that tests which need the real data will be skipped."""
+    return None if "DASP_DATA" in os.environ else f"DASP_DATA={DATA} is not a folder: tests do without the paper's data"
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +97,8 @@ TOGETHER = (
     "tests/docs/test_site.py",  # one build
     "tests/jobs/test_ray.py",  # one Ray
     "tests/pages/",  # pages of all kinds
-    "tests/paper/test_peers.py",  # what shap compiles
-    "tests/paper/test_reproduce.py",  # one run of the experiments
+    "tests/reproduction/test_peers.py",  # what shap compiles
+    "tests/reproduction/test_reproduce.py",  # one run of the experiments
 )
 BY_CASE = {"tests/attribution/test_differences.py", "tests/propagation/test_rules.py"}
 
@@ -100,8 +108,8 @@ FIRST = (
     "tests/docs/test_notebooks.py",
     "tests/pages/",
     "tests/jobs/test_ray.py",
-    "tests/paper/test_reproduce.py",
-    "tests/paper/test_peers.py",
+    "tests/reproduction/test_reproduce.py",
+    "tests/reproduction/test_peers.py",
     "tests/attribution/test_accuracy.py",
     "tests/propagation/test_rules.py::test_every_rule_has_a_case",
 )
