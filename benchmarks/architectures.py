@@ -122,7 +122,7 @@ class Case:
         explainer = Explainer(self.model, **options)
         seconds, answer = timed(lambda: explainer.run(self.request))
         (values,), (std,) = (self.request.values_of(x) for x in (answer.values, answer.std))
-        return self.figure(values, seconds, std, method=explainer.method)
+        return self.figure(values, seconds, std, method=answer.method)
 
 
 def _truth(model: nn.Module, request: Request) -> dict[str, Tensor]:

@@ -92,7 +92,7 @@ def main() -> None:
         best = min(others, key=lambda name: others[name][0])
         ratios.append(error / max(others[best][0], 1e-3))  # nobody minds a thousandth
         print(
-            f"{case.name:34}{len(values):8}  {explainer.method:32}{1e3 * seconds / values.shape[1]:7.1f}{error:8.3f}"
+            f"{case.name:34}{len(values):8}  {answer.method:32}{1e3 * seconds / values.shape[1]:7.1f}{error:8.3f}"
             f"{float(stated.square().mean().sqrt() / size):8.3f}   {others[best][0]:.3f} {best}, {others[best][1]}",
             flush=True,
         )
