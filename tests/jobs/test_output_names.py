@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_language import bert_tokenizer, classifier
 
+from dasp.jobs.checkpoint import Checkpoint
 from dasp.jobs.options import Options
-from dasp.jobs.output_names import names_of_outputs
-from dasp.jobs.parts import Parts
-from dasp.jobs.reading.classes import indices, wrong_with
+from dasp.jobs.preflight import names_of_outputs
+from dasp.jobs.reading.tables import target_numbers, wrong_with
 
 NAMES = ["benign", "malignant", "it's unclear"]
 NAMED = ["--output-names", " benign, malignant,it's unclear"]
@@ -100,14 +100,14 @@ def test_an_output_goes_before_a_column_of_its_name(here):
 
 def test_other_names_do_not_mix(here, monkeypatch):
     command = ["explain", "small:build", "rows.csv", "--chunk", "8", "--target", "x", "-o", "out.parquet"]
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def stop(self, number, table):
         commit(self, number, table)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "commit", stop)
+        patch.setattr(Checkpoint, "commit", stop)
         assert dasp(*command, "--output-names", "x,y,z").code == 130
     result = dasp(*command, "--output-names", "y,x,z")
     assert (result.code, result.err.count("\n")) == (2, 1)
@@ -121,9 +121,9 @@ def test_other_names_do_not_mix(here, monkeypatch):
 def test_names_that_are_allowed_are_found(names):
     names = [name.strip() for name in names]
     if wrong_with(names) is None:
-        np.testing.assert_array_equal(indices(names, names, 0), np.arange(len(names)))
+        np.testing.assert_array_equal(target_numbers(names, names, 0), np.arange(len(names)))
         numbers = [str(i) for i in range(len(names))]
-        np.testing.assert_array_equal(indices(numbers, names, 0), np.arange(len(names)))  # which no name changes
+        np.testing.assert_array_equal(target_numbers(numbers, names, 0), np.arange(len(names)))  # which no name changes
 
 
 LABELS = {
