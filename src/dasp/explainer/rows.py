@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor
 
 from dasp.errors import BadInput
 
-__all__ = ["Rows", "device_of", "input_dtype", "one_by_one", "takes_integers", "together"]
+__all__ = ["Rows", "one_by_one", "together"]
 
 
 def one_by_one(inputs: Any) -> dict[Any, Any]:
@@ -112,27 +112,3 @@ def _array(given: Any, what: str) -> np.ndarray:
     if array.dtype == np.longdouble or not array.dtype.isnative:  # which torch does not know
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return array
-
-
-def input_dtype(model: Any) -> torch.dtype:
-    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
-    default."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
-    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
-    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
-
-
-def device_of(model: Any) -> torch.device | None:
-    """The device of a model's weights; None for a function."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.device for x in weights), None)
-
-
-def takes_integers(model: Any) -> bool:
-    """Whether a model looks its inputs up in an embedding, or was exported with integers."""
-    if isinstance(model, fx.GraphModule):
-        known = next(node for node in model.graph.nodes if node.op == "placeholder").meta
-        dtype = known.get("dtype") or getattr(known.get("val"), "dtype", None)
-        return isinstance(dtype, torch.dtype) and not dtype.is_floating_point
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)
