@@ -9,20 +9,17 @@ and the standard deviations σ of the values themselves. The second term alone i
 from __future__ import annotations
 
 import math
-import string
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dasp.jobs.summary import word_of
 from dasp.report.contents import Contents, Rows
 from dasp.words import INTERVAL, interval_of, plain
 
 __all__ = ["Known", "Player", "known_of"]
-
-_LONGEST = 40  # characters of a word that counts
-_AROUND = string.punctuation + string.whitespace + "…“”‘’«»–—"
 
 
 @dataclass(frozen=True)
@@ -156,11 +153,10 @@ def _root_mean_squares(rows: Any) -> NDArray[Any]:
 
 
 def _add_words(words: dict[str, _Sums], some: Rows) -> None:
-    """Count pieces of texts, however they are written; those longer than a word hardly come again."""
+    """Count pieces of texts that are words."""
     assert some.pieces is not None
     for i, pieces in enumerate(some.pieces):
         for j, piece in enumerate(pieces):
-            word = piece.lower().strip(_AROUND)
-            if 0 < len(word) <= _LONGEST:
+            if word := word_of(piece):
                 std = None if some.std is None else np.array([some.std[i][j]])
                 words.setdefault(word, _Sums()).add(np.array([some.values[i][j]]), std)

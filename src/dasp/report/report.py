@@ -50,7 +50,7 @@ def _page(contents: Contents, known: Known, details: Details) -> str:
     return render(
         "report.html",
         script="report.js",
-        title=f"Why {contents.files.get('MODEL', 'the model')} said that",
+        title=f"Why {contents.files['MODEL']} said that",
         contents=contents,
         known=known,
         kind=details.kind,
@@ -78,8 +78,8 @@ def _page(contents: Contents, known: Known, details: Details) -> str:
 
 
 def _warnings(contents: Contents, known: Known) -> list[str]:
-    zeros = contents.job.get("absent inputs", {}).get("warning")
-    return [*([zeros] if zeros else []), *contents.notes.lines(known.rows, contents.job.get("--tolerance"))]
+    record, zeros = contents.record, contents.record.absent.warning
+    return [*([zeros] if zeros else []), *contents.result.notes.lines(known.rows, record.options.get("tolerance"))]
 
 
 def _capital(line: str) -> str:
