@@ -129,7 +129,8 @@ CASES: dict[str, tuple[str, str]] = {
     "unknown kind of model": ("rows.xlsx rows.csv", "rows.xlsx: a model is a .pt2"),
     "Keras model of the old format": ("model.h5 rows.csv", "is a Keras file of the old format, which can run any code"),
     "damaged model": ("damaged.pt2 rows.csv --trust", "is not a program of torch.export.save, or damaged"),
-    "program": ("words.pt2 rows.csv", "is a saved program of torch.export, which can run any code when it is read: give"),
+    "program": (
+        "words.pt2 rows.csv", "is a saved program of torch.export, which can run any code when it is read: give"),
     "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: "),
     "script": ("model.ts rows.csv", "is a script of torch.jit, which can run any code"),
     "damaged script": ("model.ts rows.csv --trust", "model.ts cannot be read"),
@@ -258,13 +259,15 @@ CASES: dict[str, tuple[str, str]] = {
     "groups with an empty one": ("small:build rows.csv --players hollow.json", "player 'one' is empty"),
     "groups with half a letter": ("small:build rows.csv --players lone.json", "'\\ud800' cannot be written in UTF-8"),
     "groups of lists of lists of …": ("small:build rows.csv --players deep.json", "deep.json is nested too deeply"),
-    "groups with a list in a list": ("small:build rows.csv --players nested.json", "lists ['a'], which is not an input"),
+    "groups with a list in a list": (
+        "small:build rows.csv --players nested.json", "lists ['a'], which is not an input"),
     "groups with a long number": ("small:build rows.csv --players digits.json", "Exceeds the limit (4300 digits)"),
     "mask with a far player": (
         "small:build rows.csv --players far.npy", "the players 0, 1, … 8589934592, but there is no player 1"),
     "mask with a player of 64 bits": (
         "small:build rows.csv --players wrapped.npy", "0, 1, … 18446744073709551615, but there is no player 2"),
-    "groups in another format": ("small:build rows.csv --players rows.csv", "a file of players is a .json or .npy file"),
+    "groups in another format": (
+        "small:build rows.csv --players rows.csv", "a file of players is a .json or .npy file"),
     "mask without a player": ("small:build rows.csv --players gap.npy", "there is no player 1"),
     "mask with a negative player": ("small:build rows.csv --players negative.npy", "-1 is below 0"),
     "mask of another width": ("small:build rows.csv --players short.npy", "does not fit rows of shape (4,)"),
@@ -304,7 +307,7 @@ CASES: dict[str, tuple[str, str]] = {
     "output that is no table": ("small:build rows.csv -o out.txt", "a name that ends in .parquet or .csv is needed"),
     "CSV output of images": ("small:pictures images -o out.csv", "rows of shape (1, 4, 4) have no columns"),
     "CSV output beside a file of somebody else": (
-        "small:build rows.csv -o skips.csv", "skips.csv.json: exists, but is damaged or was not written by dasp explain"),
+        "small:build rows.csv -o skips.csv", "skips.csv.json: exists, but is damaged or was not written by dasp"),
     "CSV output whose job would replace the groups": (
         "small:build rows.csv --players beside.csv.json -o beside.csv --overwrite",
         "beside.csv.json is a file that is read (--players)"),
@@ -341,7 +344,8 @@ CASES: dict[str, tuple[str, str]] = {
     "model of texts without a tokenizer": ("language said.csv --text said", "language: has no tokenizer"),
     "damaged model of texts": (
         "language full.csv --text said --tokenizer words", "language cannot be read as a model for the classification"),
-    "texts for a program": ("damaged.pt2 said.csv --text said --trust", "a model of texts is a folder of a Hugging Face model"),
+    "texts for a program": (
+        "damaged.pt2 said.csv --text said --trust", "a model of texts is a folder of a Hugging Face model"),
     "texts for a model of numbers": (
         "small:build full.csv --text said --tokenizer words", "takes no input_ids or no attention_mask"),
     "words of numbers": ("small:build rows.csv --players word", "is for texts: name their column by --text"),
@@ -349,7 +353,8 @@ CASES: dict[str, tuple[str, str]] = {
     "absent pieces of numbers": ("small:build rows.csv --absent mask", "--absent is for texts"),
     "blocks of texts": ("small:build said.csv --text said --players block:8", "texts have word, token, sentence"),
     "groups of texts": ("small:build said.csv --text said --players good.json", "texts have word, token, sentence"),
-    "baseline of texts": ("small:build said.csv --text said --baselines zero", "--baselines is for numbers, and --text"),
+    "baseline of texts": (
+        "small:build said.csv --text said --baselines zero", "--baselines is for numbers, and --text"),
     "background of texts": (
         "small:build said.csv --text said --background rows.npy", "--background is for numbers, and --text"),
     "texts that are normalised": (

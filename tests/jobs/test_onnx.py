@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 
 import numpy as np
@@ -116,7 +117,12 @@ CASES = {
         "",
         "net.onnx is not an ONNX model that onnxruntime can run",
     ),
-    "propagation": (network(), "--method gradient", "has no graph that --method gradient could go through: give auto"),
+    "propagation": (network(), "--method gradient", "has no graph that --method gradient could go through (a torch.nn"),
+    "gradients": (
+        network(),
+        "--method 'Gradients at coalitions'",
+        "has no graph that --method Gradients at coalitions could",
+    ),
     "weights": (network(), "--weights w.pt", "weights are for modules and factories; a saved program has its own"),
 }
 
@@ -126,7 +132,7 @@ def test_what_cannot_be_explained_is_said_in_one_line(here, name):
     model, further, expected = CASES[name]
     onnx.save(model, "net.onnx")
     torch.save({}, "w.pt")
-    result = dasp("explain", "net.onnx", "rows.csv", "-o", "out.parquet", *further.split())
+    result = dasp("explain", "net.onnx", "rows.csv", "-o", "out.parquet", *shlex.split(further))
     assert (result.code, result.err.count("\n")) == (2, 1), result.err
     assert expected in result.err
     assert not (here / "out.parquet.parts").exists()

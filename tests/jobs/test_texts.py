@@ -167,7 +167,7 @@ def test_the_job_tells_what_an_absent_piece_was(here):
     done("language", "reviews.csv")
     job = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])
     assert job["absent"]["options"] == {"absent": "mask"}
-    assert "transformers" in job
+    assert job["software"]["transformers"]
 
 
 # Bad rows

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from dasp import players
-from dasp.errors import BadInput, Fraction, UntraceableModel, line_of
+from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.misfit import far_from_zero
 from dasp.games.target import PREDICTED
 from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
@@ -290,10 +290,11 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
     except BadInput:
         raise
     except Exception as error:
-        if isinstance(model, BlackBox) and isinstance(error, UntraceableModel):
+        method = task.explainer["method"]
+        if isinstance(model, BlackBox) and method != "auto":
             raise BadInput(
-                f"{task.model} can be evaluated, but has no graph that --method {task.explainer['method']} could go "
-                "through: give auto, exact, bayesian or permutation, or a factory that builds the model"
+                f"{task.model} can be evaluated, but has no graph that --method {method} could go through "
+                f"({line_of(error)}): give auto, exact, bayesian or permutation, or a factory that builds the model"
             ) from error
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
     reason = "as chosen before" if chosen_before else line_of(worker.explainer.reason)
