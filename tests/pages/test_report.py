@@ -70,7 +70,7 @@ def test_importance_is_the_mean_size_with_its_interval(here):
     assert next(iter(known)) == LONG
     for name in PLAYERS:
         sizes, player = table[name].abs(), known[name]
-        inner = 1.96 * math.sqrt((table[f"sd:{name}"] ** 2).sum()) / len(table)
+        inner = 1.96 * math.sqrt((table[f"error_std:{name}"] ** 2).sum()) / len(table)
         assert player.mean == pytest.approx(sizes.mean(), rel=1e-5)
         assert player.inner == pytest.approx(inner, rel=1e-5)
         outer = stats.t.ppf(0.975, len(table) - 1) * sizes.std() / math.sqrt(len(table))
@@ -90,7 +90,7 @@ def test_rows_are_those_of_the_output(here):
         for player, value, half, data in row["parts"]:
             name = found["players"][player]
             assert value == pytest.approx(expected[name], rel=1e-4)
-            assert half == pytest.approx(1.96 * expected[f"sd:{name}"], rel=1e-4)
+            assert half == pytest.approx(1.96 * expected[f"error_std:{name}"], rel=1e-4)
             assert float(data.replace("−", "-")) == pytest.approx(expected[f"data:{name}"], rel=1e-2)
     assert 0 < table.missed.sum() < len(table)
     assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
@@ -104,7 +104,7 @@ def test_small_players_are_summed(here):
         assert number + len(row["parts"]) == 200
         names = set(found["players"]) - {found["players"][part[0]] for part in row["parts"]}
         assert value == pytest.approx(sum(expected[name] for name in names), rel=1e-3, abs=1e-6)
-        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"sd:{name}"] ** 2 for name in names)), rel=1e-3)
+        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"error_std:{name}"] ** 2 for name in names)), rel=1e-3)
         smallest = min(abs(part[1]) for part in row["parts"])
         assert max(abs(expected[name]) for name in names) <= smallest * (1 + 1e-3)
 
@@ -138,9 +138,9 @@ def test_facts_are_those_of_the_job(here):
 def test_the_verdict_says_how_far_values_are_off(here):
     write_page("table")
     table = pd.read_parquet("table.parquet")
-    names = [name.removeprefix("sd:") for name in table if name.startswith("sd:")]
+    names = [name.removeprefix("error_std:") for name in table if name.startswith("error_std:")]
     contents = read(here / "table.parquet")
-    typical = (table[[f"sd:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
+    typical = (table[[f"error_std:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
     size = (table[names] ** 2).mean(axis=1) ** 0.5
     shares = re.search(r"that is ([\d.]+) % of", verdict(contents, known_of(contents)).text)[1]
     assert float(shares) == pytest.approx(100 * (1.96 * typical / size).median(), rel=0.06)
@@ -340,7 +340,7 @@ def test_zeros_far_from_the_data_are_a_warning(here, tmp_path):
     said = f"n absent input is 0, as nothing else was said, but column 'column 3' is {table['column 3'].mean():.3g} on"
     assert f"warning: a{said}" in done.out
     assert f'<p class="warning">A{said}'.replace("'", "&#39;") in page.read_text()
-    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--baseline", "zero", "--overwrite")
+    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--baselines", "zero", "--overwrite")
     assert "warning" not in done.out
 
 
