@@ -236,9 +236,9 @@ def test_a_csv_file_has_the_same_page(here, tmp_path):
     ("arguments", "answer"),
     [
         (("absent.parquet", "page.html"), "absent.parquet: there is no such file"),
-        (("table.csv", "page.html"), "table.csv: was not written by dasp explain"),
+        (("table.csv", "page.html"), "table.csv: is damaged or was not written by dasp explain"),
         (("shown.py", "page.html"), "a name that ends in .parquet or .csv is needed"),
-        (("data.parquet", "page.html"), "data.parquet: was not written by dasp explain"),
+        (("data.parquet", "page.html"), "data.parquet: is damaged or was not written by dasp explain"),
         (("cut.parquet", "page.html"), "cut.parquet: cannot be read"),
         (("one.parquet", "page.txt"), "page.txt: the page's name must end in .html"),
         (("one.parquet", "absent/page.html"), "there is no folder absent"),
@@ -270,8 +270,9 @@ def altered(name, to, **columns):
 
 def test_unknown_errors_are_not_taken_for_none(here, tmp_path):
     stds = [np.where(i == 0, np.nan, 0.0) for i in range(3)]
-    lengths = [len(row) for row in pd.read_parquet("text.parquet")["sd"]] if write_page("text") else []
-    output = altered("text", tmp_path / "out.parquet", sd=[[float(s)] * n for s, n in zip(stds, lengths, strict=True)])
+    lengths = [len(row) for row in pd.read_parquet("text.parquet")["error_std"]] if write_page("text") else []
+    error_std = [[float(s)] * n for s, n in zip(stds, lengths, strict=True)]
+    output = altered("text", tmp_path / "out.parquet", error_std=error_std)
     contents = read(output)
     found = verdict(contents, known_of(contents))
     assert "errors of 1 of 3 rows are not known" in found.text
@@ -348,12 +349,12 @@ def test_outputs_have_their_names(here, tmp_path):
     write_page("classes")
     table = pq.read_table("classes.parquet")
     stored = pq.ParquetFile("classes.parquet").metadata.metadata
-    notes = {**json.loads(stored[b"dasp notes"]), "output names": ["zero", "<b>one", "two"]}
-    metadata = {**stored, b"dasp notes": json.dumps(notes).encode()}
+    notes = {**json.loads(stored[b"dasp result"]), "output_names": ["zero", "<b>one", "two"]}
+    metadata = {**stored, b"dasp result": json.dumps(notes).encode()}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "out.parquet")
     write_report(tmp_path / "out.parquet", tmp_path / "page.html")
     targets = sorted(set(table["target"].to_pylist()))
-    names = {str(target): notes["output names"][target] for target in targets}
+    names = {str(target): notes["output_names"][target] for target in targets}
     assert data_of(tmp_path / "page.html")["outputs"] == names
     assert f"the largest of each row ({', '.join(names.values())})" in "".join(
         Seen((tmp_path / "page.html").read_text()).texts

@@ -280,7 +280,7 @@ def _classifier(path: Path, trust: bool) -> nn.Module:
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    """Return the model in memory of its own. A file that is mapped could change, and where in it a tensor begins changes
+    """Return the model in memory of its own. A file that is mapped could change, and the place of a tensor in it changes
     the last bit of what is computed."""
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
