@@ -73,7 +73,7 @@ def is_complete(output: Path) -> bool:
 
 @dataclass
 class Written:
-    """What a job says of an output that it has written."""
+    """The result of writing an output: the notes and the summary of all its rows."""
 
     notes: Notes = field(default_factory=Notes)
     summary: Summary = field(default_factory=Summary)

@@ -1,6 +1,6 @@
-"""What is wrong with a job is found here, as far as it can be found without torch, which takes seconds to import.
+"""The check of a job before torch is imported, which takes seconds: most mistakes are found here.
 
-Model, data and all other files are looked at once: what is known of them goes to the plan of the job.
+Model, data and all other files are looked at once, and what is known of them goes to the plan of the job.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACEHOLDER = re.compile(r"LABEL_\d+")
 
 @dataclass(frozen=True)
 class Preflight:
-    """The rows of a job, and what is asked of them, before any of them was read."""
+    """A job whose files are open and whose options make sense, before any row was read."""
 
     options: Options
     source: Source

@@ -139,8 +139,8 @@ class UnreadableRecord:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What is known of an output when all of its rows are written; no part of the record, as it follows from it or is
-    but a name."""
+    """The facts about an output that are known when all of its rows are written. They are no part of the record: they
+    follow from it, or are but names."""
 
     model: str = ""  # the name of its file or factory, without folders
     data: str = ""

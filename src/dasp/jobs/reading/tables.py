@@ -63,7 +63,7 @@ class TableSource:
         return [self.file]
 
     @property
-    def wanted(self) -> list[str]:
+    def columns_read(self) -> list[str]:
         """The columns that are read, each once."""
         return list(dict.fromkeys([*self.names, *filter(None, (self.id, self.target))]))
 
@@ -102,9 +102,9 @@ class CSVSource(TableSource):
         assert lines is not None
         named = self.target if self.classes else None
         texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id, named])], pa.string())
-        numbers = [name for name in self.wanted if name not in texts]
+        numbers = [name for name in self.columns_read if name not in texts]
         types = {name: pa.bool_() if name in lines.booleans else pa.float64() for name in numbers}
-        convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.wanted)
+        convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.columns_read)
         read = pv.ReadOptions(block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=1)
         parse = pv.ParseOptions(delimiter=lines.separator, newlines_in_values=True)
         try:
@@ -119,8 +119,8 @@ class ParquetSource(TableSource):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(self.file) as stored:
-                rows = max(1, min(_ROWS, 2**24 // len(self.wanted)))
-                yield from stored.iter_batches(rows, columns=self.wanted, use_threads=False)
+                rows = max(1, min(_ROWS, 2**24 // len(self.columns_read)))
+                yield from stored.iter_batches(rows, columns=self.columns_read, use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _pyarrow_error(self.file, error) from error
 
@@ -170,7 +170,7 @@ def open_table(
 
 
 class TableHeader(NamedTuple):
-    """What a table says of itself before its rows."""
+    """The part of a table before its rows."""
 
     types: dict[str, Any]  # of all columns by their names; None where the file does not say them
     lines: _Lines | None  # of a text file
@@ -186,7 +186,7 @@ def read_header(file: Path, limit: int) -> TableHeader:
 
 
 class _Lines(NamedTuple):
-    """What the first two lines of a text file say of all."""
+    """The form of a text file, as its first two lines show it."""
 
     names: list[str]
     separator: str
