@@ -27,7 +27,7 @@ def samples(kind: str) -> list[bytes]:
     """Valid files of a kind."""
     x = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
     return {"csv": _csv, "npy": _npy, "npz": _npz, "parquet": _parquet, "image": _images, "json": _json, "mask": _masks,
-            "pt2": _programs}[kind](x)  # fmt: skip
+            "pt": _weights}[kind](x)  # fmt: skip
 
 
 def _csv(x: np.ndarray) -> list[bytes]:
@@ -92,18 +92,16 @@ def _masks(_: np.ndarray) -> list[bytes]:
     return [_saved(np.save, np.array([0, 1, 1, 0], dtype)) for dtype in ("i8", ">u2", "i1")]
 
 
-def _programs(x: np.ndarray) -> list[bytes]:
+def network() -> nn.Module:
+    """A small network."""
     torch.manual_seed(0)
-    models = (
-        nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)),
-        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 2), nn.Flatten(), nn.LayerNorm(6), nn.Linear(6, 2)),
-    )
-    found = []
-    for model in models:
-        dynamic = ({0: torch.export.Dim.AUTO},)
-        program = torch.export.export(model.eval(), (torch.from_numpy(x[:2]),), dynamic_shapes=dynamic)
-        found.append(_saved(lambda stream, program=program: torch.export.save(program, stream)))
-    return found
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 2)).eval()
+
+
+def _weights(_: np.ndarray) -> list[bytes]:
+    state = network().state_dict()
+    half = {name: value.half() for name, value in state.items()}
+    return [_saved(lambda stream, given=given: torch.save(given, stream)) for given in (state, half)]
 
 
 # Damage.

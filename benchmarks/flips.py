@@ -19,8 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from dasp.jobs.checkpoint import Checkpoint
 from dasp.jobs.options import Options
-from dasp.jobs.parts import Parts
+from dasp.jobs.preflight import preflight
 from dasp.jobs.run import explain
 
 PARTS, CHUNK, FLIPPED = 60, 4, 50
@@ -37,7 +38,7 @@ def build():
 def resumed(options: Options) -> int:
     """Run the job; how many rows were done before."""
     said: list[str] = []
-    explain(options, said.append)
+    explain(preflight(options), said.append)
     found = re.search(r"resumed: (\d+) of", " ".join(said))
     return int(found[1]) if found else 0
 
@@ -62,9 +63,9 @@ def main() -> None:
         options = Options(
             model="flipped_model:build", data=Path("rows.npy"), output=Path("out.parquet"), chunk=CHUNK, threads=1
         )
-        with patch.object(Parts, "finish", side_effect=KeyboardInterrupt):
+        with patch.object(Checkpoint, "finish", side_effect=KeyboardInterrupt):
             try:
-                explain(options, lambda _: None)
+                explain(preflight(options), lambda _: None)
             except KeyboardInterrupt:
                 shutil.copytree("out.parquet.parts", "kept")
         assert resumed(options) == PARTS * CHUNK

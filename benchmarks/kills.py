@@ -79,7 +79,7 @@ def main() -> None:
         folder = Path(name)
         prepared(folder, options.rows)
         command = [
-            *COMMAND, "explain", "model.pt2", "rows.npy", "--method", options.method, "--threads", "1",
+            *COMMAND, "explain", "model.pt2", "rows.npy", "--trust", "--method", options.method, "--threads", "1",
             "--chunk", str(CHUNK),
         ]  # fmt: skip
         start = time.perf_counter()

@@ -51,7 +51,7 @@ def explain(folder: Path, rows: Tensor, method: str, threads: int) -> tuple[np.n
     pd.DataFrame(rows.numpy(), columns=names).to_csv(data, index=False)
     options = ["--output", output, "--method", method, "--threads", threads, "--overwrite"]
     start = time.perf_counter()
-    command = [sys.executable, "-c", COMMAND, "explain", "model.pt2", *map(str, [data, *options])]
+    command = [sys.executable, "-c", COMMAND, "explain", "model.pt2", "--trust", *map(str, [data, *options])]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     result = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment)  # noqa: S603
     seconds = time.perf_counter() - start

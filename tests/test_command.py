@@ -54,7 +54,7 @@ def interrupted(tmp_path, before=""):
     path = os.pathsep.join([str(tmp_path), *sys.path])
     start = before or "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     np.save(tmp_path / "rows.npy", rows())
-    command = [sys.executable, "-c", f"{start}\nimport dasp_command\ndasp_command.main()"]
+    command = [sys.executable, "-c", f"{start}\nimport dasp.__main__\ndasp.__main__.main()"]
     arguments = ["explain", "small:build", "rows.npy", "-o", "out.parquet"]
     environment = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(

@@ -18,7 +18,7 @@ CODE = """
 import json, sys
 
 try:
-    from dasp_command import main
+    from dasp.__main__ import main
     main()
 except SystemExit as stop:
     code = stop.code
@@ -54,7 +54,7 @@ def test_help_and_usage_need_nothing(here, arguments):
         "absent.pt2 rows.csv",
         "small:build rows.csv --weights absent.pt",
         "small:build rows.npy --background absent.npy",
-        "small:build rows.csv --groups absent.json",
+        "small:build rows.csv --players absent.json",
     ],
 )
 def test_what_is_wrong_with_files_is_said_without_torch(here, arguments):

@@ -1,4 +1,4 @@
-"""The command line: `dasp explain`, `dasp report`, `dasp reproduce`, `dasp benchmark`.
+"""The command line: `dasp explain`, `dasp report`.
 
 A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0
 done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anything else.
@@ -21,10 +21,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 import dasp
+from dasp.__main__ import INTERRUPTED, INTERRUPTED_CODE, stops_at_once
 from dasp.errors import BadInput, Stopped
 from dasp.jobs.options import OPTIONS, Options, name_of
-from dasp.paper.sizes import SizeName
-from dasp_command import INTERRUPTED, stops_at_once
 
 app = typer.Typer(
     name="dasp",
@@ -36,22 +35,7 @@ app = typer.Typer(
 
 _USAGE: type[Any] = typer.BadParameter.__mro__[2]  # the exception of all usage errors; Typer has its own Click by now
 
-_INTERRUPTED = 130
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # what would not stay on its line, or visible
-
-
-_Experiment = Annotated[str, typer.Argument(help="Experiment to run: parkinsons, dna, mnist or all.")]
-_Size = Annotated[
-    SizeName | None,
-    typer.Option(
-        "--size", show_default=SizeName.QUICK.value,
-        help="Rows, budgets and exactness of the truth: quick takes minutes, standard a quarter of an hour, and paper, "
-        "which has the paper's numbers, hours.",
-    ),
-]  # fmt: skip
-_Full = Annotated[bool, typer.Option("--full", help="Another name for --size paper.")]
-_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the results and for what is kept of them.")]
-_Threads = Annotated[int, typer.Option(min=1, help="Number of threads for torch.")]
 
 
 def _say_version(asked: bool) -> None:
@@ -67,45 +51,6 @@ def _any_command(
     ] = False,
 ) -> None:
     pass
-
-
-@app.command()
-def reproduce(
-    experiment: _Experiment = "all",
-    size: _Size = None,
-    full: _Full = False,
-    output: _Output = Path("results"),
-    threads: _Threads = 2,
-) -> None:
-    """Reproduce the paper's experiments: train, explain by every method, compare, and show everything on one page."""
-    with _needs("experiments"):
-        from rich.console import Console  # noqa: PLC0415
-
-        from dasp.paper.reproduce import reproduce as run  # noqa: PLC0415  # torch and matplotlib take seconds
-    run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
-
-
-@app.command()
-def benchmark(
-    experiment: _Experiment = "all",
-    size: _Size = None,
-    full: _Full = False,
-    output: _Output = Path("results"),
-    threads: _Threads = 2,
-) -> None:
-    """Compare our estimators with shap, captum and shapiq: same networks, rows, truth and threads, in one run."""
-    with _needs("experiments"):
-        from rich.console import Console  # noqa: PLC0415
-
-        from dasp.paper.benchmark import benchmark as run  # noqa: PLC0415
-    run(experiment, output, Console(), size=_chosen_size(size, full=full), threads=threads)
-
-
-def _chosen_size(size: SizeName | None, *, full: bool) -> SizeName:
-    """Combine --size with --full."""
-    if full and size not in (None, SizeName.PAPER):
-        raise BadInput(f"--full is --size paper, but --size {size} is given, too; leave one of them out")
-    return SizeName.PAPER if full else size or SizeName.QUICK
 
 
 @contextmanager
@@ -155,12 +100,12 @@ def explain(**given: Any) -> None:
     if options.text is not None and find_spec("transformers") is None:
         raise _missing("transformers", "text")
     with _needs("cli"):
-        from dasp.jobs.opened import open_files  # noqa: PLC0415
-    open_files(options)  # which says what is wrong with them before torch is imported
+        from dasp.jobs.preflight import preflight  # noqa: PLC0415
+    checked = preflight(options)  # which says what is wrong before torch is imported
     with _needs("cli"):
         from dasp.jobs.run import explain as run  # noqa: PLC0415
     try:
-        run(options)
+        run(checked)
     except (SystemExit, typer.Exit) as stop:  # else the exit code would be theirs, without an output
         raise BadInput(f"{options.model}: its code called sys.exit before the job was done; it must return") from stop
     if options.report is not None:
@@ -205,11 +150,11 @@ def _main(arguments: list[str] | None) -> None:
     except typer.Abort as stop:
         if isinstance(stop.__cause__, EOFError):  # a file that ends early, not the user
             raise stop.__cause__ from None
-        code = _INTERRUPTED
+        code = INTERRUPTED_CODE
     except KeyboardInterrupt:
-        code = _INTERRUPTED
-    if code == _INTERRUPTED:  # Typer may have caught it
-        _stop(INTERRUPTED, _INTERRUPTED)
+        code = INTERRUPTED_CODE
+    if code == INTERRUPTED_CODE:  # Typer may have caught it
+        _stop(INTERRUPTED, INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -256,7 +201,7 @@ class _Lasting:
 
 
 def _lasting(stream: Any) -> Any:
-    """A stream of the process that fails neither without a reader nor at a letter that the terminal has not."""
+    """Return a stream of the process that fails neither without a reader nor at a letter that the terminal has not."""
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.reconfigure(errors="backslashreplace", line_buffering=True)

@@ -1,8 +1,7 @@
-"""What figures, pages and summaries decide alike: which players they name, and how values become colours.
+"""What figures and pages decide alike: which players they name, and how values become colours.
 
     players    the largest by name, all others as one sum; values are hatched if their 95 % interval includes 0
     methods    people are shown their names, and files store their identifiers
-    words      a piece of a text counts as a word, whatever its case and the punctuation around it
     images     the value of a pixel is the sum over its players; red raises the output, blue lowers it
 
 It needs NumPy alone: pages are written without matplotlib and without torch.
@@ -10,7 +9,6 @@ It needs NumPy alone: pages are written without matplotlib and without torch.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +19,7 @@ from dasp.words import interval_of
 
 __all__ = [
     "CHANNELS", "METHOD_NAMES", "channel_axis", "data_fractions", "display_name", "half_of_mean", "half_of_sum",
-    "largest", "overlay", "pale", "pixel_values", "scaled_picture", "uncertain", "word_of",
+    "largest", "overlay", "pale", "pixel_values", "scaled_picture", "uncertain",
 ]  # fmt: skip
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
@@ -41,8 +39,6 @@ METHOD_NAMES = {
 }
 """The name of each of our methods, by its identifier."""
 _PALEST = 0.45  # the grey of black below an overlay
-_LONGEST_WORD = 40  # characters
-_AROUND = string.punctuation + string.whitespace + "…“”‘’«»–—"
 
 
 def display_name(method: str) -> str:
@@ -73,17 +69,6 @@ def uncertain(values: Any, halves: Any) -> Any:
     [False, True, False]
     """
     return (np.abs(values) <= halves) & (np.asarray(halves) > 0)
-
-
-def word_of(piece: str) -> str | None:
-    """Return the word of a piece of a text, in small letters and without punctuation around it; None if there is none,
-    or if it is longer than a word: such pieces hardly come again.
-
-    >>> word_of(" Good,"), word_of("..."), word_of("a whole sentence that hardly comes again in another text")
-    ('good', None, None)
-    """
-    word = piece.lower().strip(_AROUND)
-    return word if 0 < len(word) <= _LONGEST_WORD else None
 
 
 def half_of_sum(halves: NDArray[Any]) -> float:

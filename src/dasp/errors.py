@@ -1,4 +1,4 @@
-"""What goes wrong outside of the mathematics: input and models that cannot be used."""
+"""Errors outside of the mathematics: input and models that cannot be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_SUMMARISED = 3  # operations
 
 
 class BadInput(ValueError):
-    """A file, an option or data that cannot be used: one line that says what and where.
+    """A file, an option or data cannot be used; the message is one line that says what and where.
 
     >>> raise BadInput("rows.csv: column 'age' has text in row 3")
     Traceback (most recent call last):
@@ -26,11 +26,11 @@ class BadInput(ValueError):
 
 
 class Fraction(BadInput):
-    """An entry that is not whole where whole numbers are wanted: the dtype does not fit, rather than the row."""
+    """An entry is not whole where whole numbers are needed: the dtype does not fit, rather than the row."""
 
 
 class Stopped(RuntimeError):
-    """Something that a job needs has ended, through no fault of its input: one line that says what to do."""
+    """Something that a job needs has ended, through no fault of its input; the message says in one line what to do."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Operation:
 
     @property
     def discrete(self) -> bool:
-        """Whether it gives an order, a place or a step, and not a number that depends smoothly on others."""
+        """True if it gives an order, a place or a step, and not a number that depends smoothly on others."""
         indices = self.name.endswith((".max.dim", ".min.dim"))  # which have rules for the values
         return indices or any(part in _DISCRETE for part in self.name.split("."))
 
@@ -94,14 +94,14 @@ class UnsupportedOperation(NotImplementedError):
 
     @property
     def summary(self) -> str:
-        """What is the matter, on one line."""
+        """The message on one line."""
         more = len(self.operations) - _MOST_SUMMARISED
         listed = "; ".join(map(str, self.operations[:_MOST_SUMMARISED]))
         return f"{self.head} {listed}" + (f"; and {more} more" if more > 0 else "")
 
 
 def _each_once(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Each operation once, with the number of times that it is there."""
+    """Return each operation once, with the number of times that it is there."""
     found: dict[str, Operation] = {}
     for operation in operations:
         first = found.get(operation.name)
@@ -122,12 +122,12 @@ class UntraceableModel(TypeError):
 
     @property
     def summary(self) -> str:
-        """What is the matter, on one line."""
+        """The message on one line."""
         return f"{self.reason} {self.where}".strip()
 
 
 class OverflowingRows(ValueError):
-    """Finite rows whose values are not: `rows` has their numbers. The largest entry of the first one is told.
+    """The Shapley values of finite rows are not finite: `rows` has the numbers of these rows.
 
     >>> print(str(OverflowingRows([2], 1e25, "torch.float32")).partition(";")[0].partition(": ")[2])
     its largest entry is 1e+25, and squares may overflow torch.float32
@@ -146,12 +146,13 @@ class OverflowingRows(ValueError):
         return type(self), (self.rows, self.largest, self.dtype)
 
     def after(self, rows: int) -> OverflowingRows:
-        """The same where so many rows come before."""
+        """Return the same error where so many rows come before."""
         return OverflowingRows([rows + row for row in self.rows], self.largest, self.dtype)
 
 
 def line_of(error: object) -> str:
-    r"""What another library says, on one line that is not too long; what the system says, without a number and a path.
+    r"""Return what another library says on one line that is not too long; and what the system says without a number and
+    a path.
 
     >>> line_of(ValueError("no\n  such thing"))
     'no such thing'

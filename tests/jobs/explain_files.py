@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasp.cli import main
+from dasp.jobs.record import AbsentInputs, JobRecord, SkippedRows, Software
 
 FACTORY = """
 import torch
@@ -126,6 +127,13 @@ def dasp(*arguments: object) -> Result:
 def besides_random(err: str) -> str:
     """What is on stderr, but for the line that says that the weights of a factory are random."""
     return "".join(line for line in err.splitlines(keepends=True) if "its weights are random" not in line)
+
+
+def record(**options: object) -> JobRecord:
+    """The record of some job."""
+    return JobRecord(
+        options, {}, Software("0", "0"), "parameters", "outputs", SkippedRows(), AbsentInputs("baselines"), {}, "none"
+    )
 
 
 def rows(number: int = 10, inputs: int = 4) -> np.ndarray:

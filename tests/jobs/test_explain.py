@@ -20,10 +20,12 @@ from small_language import bert_tokenizer, classifier
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
-from dasp.jobs.models import load_model
 from dasp.jobs.options import Options
-from dasp.jobs.plan import CHOSEN, plan
+from dasp.jobs.plan import plan
+from dasp.jobs.preflight import preflight
 from dasp.jobs.reading.chunks import open_data
+from dasp.jobs.record import JobRecord
+from dasp.models.loading import load_model
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_values_are_those_of_the_method(here, kind):
     x = torch.from_numpy(rows(50))
     exact = ExactShapley(build()).attribute(x, target=1)
     names = ["x0", "x1", "x2", "x3"] if kind in ("npy", "npz") else list("abcd")
-    bars = [f"sd:{name}" for name in names]
+    bars = [f"error_std:{name}" for name in names]
     assert list(table) == ["id", "target", "prediction", "base_value", *names, *bars, "gap", "method", "evaluations"]
     assert (table.evaluations == 2**4).all()
     assert (table[bars] == 0).all(axis=None)  # exact
@@ -70,15 +72,18 @@ def test_what_was_chosen_is_part_of_the_job(here):
     (here / "many.py").write_text((here / "small.py").read_text() + "\ndef many():\n    return build(inputs=24)\n")
     table = done("many:many", "many.npy", "--target", "0")
     (method,) = set(table.method)
-    assert method.startswith("BayesianShapley")
-    assert (table[[f"sd:x{i}" for i in range(24)]] > 0).all(axis=None)
-    job = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])
-    assert job[CHOSEN]["method"] == method
+    assert method.startswith("bayesian_shapley")
+    assert (table[[f"error_std:x{i}" for i in range(24)]] > 0).all(axis=None)
+    job = JobRecord.from_json(json.loads(pq.read_schema("out.parquet").metadata[b"dasp"]))
+    assert job.method["method"] == method
     options = Options(model="many:many", data=Path("many.npy"), output=Path("out.parquet"), target="0")
-    other = {**job, CHOSEN: {"method": "Permutations", "tolerance": None, "max_evaluations": 200, "max_seconds": None}}
-    assert plan(options, other, lambda _: None).task.explainer["method"] == "Permutations"
-    changed = plan(replace(options, tolerance=0.5), other, lambda _: None)  # another job, which chooses by itself
-    assert changed.task.explainer["method"].startswith("BayesianShapley")
+    chosen = {"method": "permutation_shapley", "tolerance": None, "max_evaluations": 200, "max_seconds": None}
+    other = replace(job, method=chosen)
+    assert plan(preflight(options), other, lambda _: None).task.explainer["method"] == "permutation_shapley"
+    changed = plan(
+        preflight(replace(options, tolerance=0.5)), other, lambda _: None
+    )  # another job, which chooses by itself
+    assert changed.task.explainer["method"].startswith("bayesian_shapley")
     assert "done before" in dasp("explain", "many:many", "many.npy", "--target", "0", "-o", "out.parquet").out
 
 
@@ -143,8 +148,7 @@ def test_models_that_take_integers(here):
         assert np.allclose(done("small:words", data, "--target", "1")[names], exact, atol=1e-5)
     exported = torch.export.export(model, (torch.from_numpy(words),), dynamic_shapes=({0: torch.export.Dim("rows")},))
     torch.export.save(exported, "words.pt2")
-    for options in ([], ["--trust"]):
-        assert np.allclose(done("words.pt2", "words.csv", "--target", "1", *options)[names], exact, atol=1e-5)
+    assert np.allclose(done("words.pt2", "words.csv", "--target", "1", "--trust")[names], exact, atol=1e-5)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -170,7 +174,7 @@ def test_rows_with_missing_entries_are_left_out_and_listed(here):
     assert "4 left out, with missing or infinite entries: row 3, 17, 18, 40 " in result.out
     table = pd.read_parquet("out.parquet")
     assert list(table.id) == [i for i in range(50) if i not in (3, 17, 18, 40)]
-    skipped = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["skipped rows"]
+    skipped = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["skipped"]
     assert skipped == {"number": 4, "first": [3, 17, 18, 40]}
 
 
@@ -180,11 +184,11 @@ def test_baselines(here):
     pd.DataFrame(x[:9].numpy()[:, ::-1], columns=list("dcba")).to_csv("some.csv", index=False)  # in another order
     model = build()
     expected = {
-        ("--baseline", "mean"): model(x.mean(0, keepdim=True)),
-        ("--baseline", "0.5"): model(torch.full((1, 4), 0.5)),
-        ("--baseline", "one.npy"): model(x[:1]),
+        ("--baselines", "mean"): model(x.mean(0, keepdim=True)),
+        ("--baselines", "0.5"): model(torch.full((1, 4), 0.5)),
+        ("--baselines", "one.npy"): model(x[:1]),
         ("--background", "some.csv"): model(x[:9]).mean(0, keepdim=True),
-        ("--background", "some.csv", "--baseline", "mean"): model(x[:9].mean(0, keepdim=True)),
+        ("--background", "some.csv", "--baselines", "mean"): model(x[:9].mean(0, keepdim=True)),
     }
     for arguments, base in expected.items():
         table = done("small:build", "rows.csv", "--target", "2", *arguments)
@@ -206,7 +210,7 @@ def test_chunks_are_small_where_the_background_is_large(here, monkeypatch):
     np.save("many.npy", rows(2**6))
     np.save("few.npy", rows(3))
     done("small:build", "few.npy", "--background", "many.npy", "--method", "exact")
-    assert json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["--chunk"] == 2**10 // (4 * 2**6)
+    assert json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])["options"]["chunk"] == 2**10 // (4 * 2**6)
 
 
 def test_groups(here):
@@ -215,8 +219,8 @@ def test_groups(here):
     exact = ExactShapley(build()).attribute(
         torch.from_numpy(rows(50)), target=0, feature_mask=torch.tensor([0, 1, 2, 0])
     )
-    named = done("small:build", "rows.csv", "--target", "0", "--groups", "groups.json")
-    numbered = done("small:build", "rows.csv", "--target", "0", "--groups", "groups.npy")
+    named = done("small:build", "rows.csv", "--target", "0", "--players", "groups.json")
+    numbered = done("small:build", "rows.csv", "--target", "0", "--players", "groups.npy")
     assert np.allclose(named[["one", "two", "three"]], exact[:, :3], atol=1e-5)
     assert np.allclose(numbered[["group0", "group1", "group2"]], exact[:, :3], atol=1e-5)
     assert np.allclose(named[["one", "two", "three"]].sum(axis=1), named.prediction - named.base_value, atol=1e-5)
@@ -234,7 +238,7 @@ def test_images(here):
     assert np.allclose(table.prediction, nn.Sequential(nn.Flatten(), build(16))(x).max(1).values.detach(), atol=1e-5)
     assert json.loads(pq.read_schema("out.parquet").metadata[b"shape"]) == [1, 4, 4]
     np.save("blocks.npy", np.arange(4).reshape(2, 2).repeat(2, 0).repeat(2, 1))
-    assert np.stack(done("small:pictures", "images", "--groups", "blocks.npy")["values"]).shape == (5, 4)
+    assert np.stack(done("small:pictures", "images", "--players", "blocks.npy")["values"]).shape == (5, 4)
     assert b"shape" not in pq.read_schema("out.parquet").metadata
     (here / "images" / ".hidden").mkdir()
     (here / "images" / ".hidden" / "copy.png").write_bytes((here / "images" / "cats" / "0.png").read_bytes())
@@ -254,7 +258,7 @@ def test_batches(here):
 def test_standard_deviations(here):
     np.save("wide.npy", rows(3, 12))
     table = done("small:wide", "wide.npy", "--max-evaluations", "100", "--method", "bayesian", "--target", "0")
-    assert (table[[f"sd:x{i}" for i in range(12)]] >= 0).all(axis=None)
+    assert (table[[f"error_std:x{i}" for i in range(12)]] >= 0).all(axis=None)
 
 
 def test_weights_and_programs(here):
@@ -267,7 +271,7 @@ def test_weights_and_programs(here):
         "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))\n"
     )
     save_file(model.state_dict(), here / "two.safetensors")
-    program = done("model.pt2", "rows.csv", "--target", "1")
+    program = done("model.pt2", "rows.csv", "--target", "1", "--trust")
     factory = done("two:build", "rows.csv", "--target", "1", "--weights", "two.safetensors")
     assert np.allclose(program[list("abcd")], factory[list("abcd")], atol=1e-6)
 

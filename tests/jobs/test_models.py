@@ -25,8 +25,8 @@ from torch import nn
 
 from dasp import Explainer, GradientDASP
 from dasp.errors import BadInput
-from dasp.explainer.conversion import MultilayerPerceptron
-from dasp.jobs.models import load_model
+from dasp.models.loading import load_model
+from dasp.models.wrappers import MultilayerPerceptron
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Stochastic Optimizer",  # a few steps are enough here
@@ -137,7 +137,9 @@ def saved_program(path, **options):
 
 def test_exported_programs(tmp_path):
     model = saved_program(tmp_path / "model.pt2")
-    loaded = load_model(tmp_path / "model.pt2")
+    with pytest.raises(BadInput, match=r"a saved program of torch.export, which can run any code.*--trust.*--weights"):
+        load_model(tmp_path / "model.pt2")
+    loaded = load_model(tmp_path / "model.pt2", trust=True)
     x = torch.tensor(X[:3]).float()
     torch.testing.assert_close(loaded(x), model(x))
     torch.testing.assert_close(GradientDASP(loaded).attribute(x), GradientDASP(model).attribute(x))
@@ -146,7 +148,7 @@ def test_exported_programs(tmp_path):
 def test_a_program_for_one_number_of_rows(tmp_path):
     saved_program(tmp_path / "model.pt2", dynamic_shapes=None)
     with pytest.raises(BadInput, match=r"model.pt2: .* dynamic batch"):
-        load_model(tmp_path / "model.pt2")
+        load_model(tmp_path / "model.pt2", trust=True)
 
 
 class Bomb:
@@ -317,9 +319,8 @@ def test_files_that_are_no_models(tmp_path, caplog):
     scripted().save(tmp_path / "script.pt")
     for name, data, message in (
         ("absent.pt2", None, "no such file"),
-        ("cut.pt2", content[: len(content) // 2], "or damaged"),
-        ("empty.pt2", b"", "or damaged"),
-        ("model.onnx", b"abc", "is not an ONNX model, or damaged: it ends early"),
+        ("cut.pt2", content[: len(content) // 2], "a saved program of torch.export, which can run any code.*--trust"),
+        ("model.onnx", b"abc", "is not an ONNX model, or damaged"),
         ("model.tar", b"abc", "a model is a"),
         ("cut.pt", b"abc", "cannot be read"),
         ("raw.pt", pickle.dumps(network()), "raw.pt is a plain pickle, not a file of torch.save: call it raw.pkl"),
@@ -338,13 +339,17 @@ def test_files_that_are_no_models(tmp_path, caplog):
         assert "\n" not in str(error.value)
     with pytest.raises(BadInput, match="cannot be read"):
         load_model(tmp_path / "cut.pt", trust=True)
-    with pytest.raises(BadInput, match="or damaged"):
-        load_model(tmp_path / "cut.pt2", trust=True)
+    (tmp_path / "empty.pt2").touch()
+    for name in ("cut.pt2", "empty.pt2"):
+        with pytest.raises(BadInput, match="or damaged"):
+            load_model(tmp_path / name, trust=True)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as other:
         other.writestr("a.txt", "abc")
     with pytest.raises(BadInput, match="not a program"):
-        load_model(tmp_path / "other.pt2")
+        load_model(tmp_path / "other.pt2", trust=True)
+    with pytest.raises(BadInput, match="a saved program has its own"):
+        load_model(tmp_path / "model.pt2", weights=tmp_path / "state.pt", trust=True)
     with pytest.raises(BadInput, match="has its own"):
         load_model(MLPRegressor(), weights=tmp_path / "state.pt")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 
 import numpy as np
@@ -13,8 +14,8 @@ from torch import nn
 
 from dasp import ExactShapley
 from dasp.errors import BadInput
-from dasp.jobs.models import load_model
-from dasp.jobs.onnx_files import read_onnx
+from dasp.models.loading import load_model
+from dasp.models.wrappers import onnx_model
 
 onnx = pytest.importorskip("onnx")
 helper, TensorProto = onnx.helper, onnx.TensorProto
@@ -116,7 +117,12 @@ CASES = {
         "",
         "net.onnx is not an ONNX model that onnxruntime can run",
     ),
-    "propagation": (network(), "--method gradient", "has no graph that --method gradient could go through: give auto"),
+    "propagation": (network(), "--method gradient", "has no graph that --method gradient could go through (a torch.nn"),
+    "gradients": (
+        network(),
+        "--method 'Gradients at coalitions'",
+        "has no graph that --method Gradients at coalitions could",
+    ),
     "weights": (network(), "--weights w.pt", "weights are for modules and factories; a saved program has its own"),
 }
 
@@ -126,7 +132,7 @@ def test_what_cannot_be_explained_is_said_in_one_line(here, name):
     model, further, expected = CASES[name]
     onnx.save(model, "net.onnx")
     torch.save({}, "w.pt")
-    result = dasp("explain", "net.onnx", "rows.csv", "-o", "out.parquet", *further.split())
+    result = dasp("explain", "net.onnx", "rows.csv", "-o", "out.parquet", *shlex.split(further))
     assert (result.code, result.err.count("\n")) == (2, 1), result.err
     assert expected in result.err
     assert not (here / "out.parquet.parts").exists()
@@ -141,7 +147,7 @@ def test_tensors_in_other_files(here):
     (here / "models" / "link.bin").symlink_to(here / "secret.bin")
     for location in ("../secret.bin", str(here / "secret.bin"), "link.bin", "a/../../secret.bin"):
         elsewhere(here / "models" / "net.onnx", location)
-        with pytest.raises(BadInput, match="outside of its folder: give --trust"):
+        with pytest.raises(BadInput, match="outside of its folder: save the model as one file"):
             load_model("models/net.onnx")
     elsewhere(here / "models" / "net.onnx", "absent.bin")
     with pytest.raises(BadInput, match="keeps tensors in 'absent.bin', which is not there"):
@@ -174,7 +180,7 @@ def test_other_files_are_found_wherever_a_tensor_can_be(here):
     for model in hidden:
         (here / "net.onnx").write_bytes(model.SerializeToString())
         with pytest.raises(BadInput, match="outside of its folder"):
-            read_onnx(here / "net.onnx", trust=False)
+            onnx_model(here / "net.onnx")
 
 
 def test_damaged_files(here):
@@ -187,7 +193,7 @@ def test_damaged_files(here):
     for field in (6, 5, 1) * 40 + (7,):  # a graph in an attribute of a node of a graph …, in a model
         nested = bytes([field << 3 | 2, len(nested) % 128 | 128, len(nested) // 128]) + nested
     (here / "net.onnx").write_bytes(nested)
-    with pytest.raises(BadInput, match="nested too deeply"):
+    with pytest.raises(BadInput, match="net.onnx is not an ONNX model, or damaged"):
         load_model("net.onnx")
 
 

@@ -14,17 +14,17 @@ from torch import nn
 
 from dasp import Explainer
 from dasp.cli import app
-from dasp.jobs.identity import check_free, describe
-from dasp.jobs.inputs import contents
+from dasp.jobs.identity import FilesRead, check_free, fingerprint, record_of
 from dasp.jobs.options import OPTIONS, Options, name_of
+from dasp.jobs.record import AbsentInputs
 
 # A value other than the default for every option; files are written by the fixture.
 OTHER = {
     "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "output_names": "no,yes",
     "data": Path("other.csv"),
     "tokenizer": Path("words"), "columns": "a,b", "drop": "c", "text": "t", "id": "n",
-    "on_bad_row": "skip", "normalize": "0.5/2", "max_unpacked": "2G",
-    "baseline": "0.5", "background": Path("b.npy"), "groups": Path("g.json"), "players": "window:2",
+    "on_bad_row": "skip", "mean": "0.5", "std": "2", "max_unpacked": "2G",
+    "baselines": "0.5", "background": Path("b.npy"), "players": "window:2",
     "absent": "pad",
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
@@ -48,7 +48,8 @@ def job_of(options):
     model = nn.Linear(2, 1)
     nn.init.ones_(model.weight)
     nn.init.ones_(model.bias)
-    return describe(options, model, torch.zeros(2, 1), contents(options, model), [])
+    files = FilesRead.of(options, model).checksums
+    return record_of(options, fingerprint(model), torch.zeros(2, 1), files, [], AbsentInputs("baselines"), {}, "")
 
 
 def needed(options, name):
@@ -111,15 +112,18 @@ def test_options_and_identity(options, name):
     assert (job_of(changed(options, name)) != job_of(needed(options, name))) == OPTIONS[name].identity
 
 
-@pytest.mark.parametrize("name", ["weights", "background", "groups"])
-def test_files_count_by_their_content(options, name):
-    given = changed(options, name)
+@pytest.mark.parametrize(
+    ("name", "file"), [("weights", "w.pt"), ("background", "b.npy"), ("baselines", "b.npy"), ("players", "g.json")]
+)
+def test_files_count_by_their_content(options, name, file):
+    kind = Path if isinstance(OTHER[name], Path) else str
+    given = replace(options, **{name: kind(file)})
     before = job_of(given)
-    copy = Path("copy.bin")
-    copy.write_text(OTHER[name].read_text())
-    assert job_of(replace(given, **{name: copy})) == before
+    copy = Path(f"copy{Path(file).suffix}")
+    copy.write_text(Path(file).read_text())
+    assert job_of(replace(given, **{name: kind(copy)})) == before
     copy.write_text("another")
-    now = job_of(replace(given, **{name: copy}))
+    now = job_of(replace(given, **{name: kind(copy)}))
     with pytest.raises(ValueError, match=f"{name_of(name)} has changed"):
         check_free(before, None, now, options.output, Path("parts"))
 
@@ -127,4 +131,4 @@ def test_files_count_by_their_content(options, name):
 def test_words_and_numbers_are_no_files(options, tmp_path):
     for word in ("zero", "mean", "0.5"):
         (tmp_path / word).mkdir()
-        assert job_of(replace(options, baseline=word))["--baseline"] == word
+        assert job_of(replace(options, baselines=word)).options["baselines"] == word

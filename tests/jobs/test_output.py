@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ import torch
 from explain_files import besides_random, dasp, rows, write_good_files
 from PIL import Image
 
-from dasp.jobs.parts import Parts
+from dasp.jobs.checkpoint import Checkpoint
+from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import Summary
 from dasp.players import superpixels
 
@@ -57,12 +59,12 @@ def build():
 
 def test_the_data_stands_beside_the_values(here):
     (here / "groups.json").write_text('{"one": ["d", "a"], "two": ["b", "c"]}')
-    table = done("small:build", "rows.csv", "--with-data", "--columns", "b,a,d,c", "--groups", "groups.json")
+    table = done("small:build", "rows.csv", "--with-data", "--columns", "b,a,d,c", "--players", "groups.json")
     data = pd.read_csv("rows.csv")
     assert list(table)[-5:] == ["evaluations", "data:b", "data:a", "data:d", "data:c"]
     for name in "abcd":
         assert (table[f"data:{name}"] == data[name]).all()
-    alone = done("small:build", "rows.csv", "--columns", "b,a,d,c", "--groups", "groups.json")
+    alone = done("small:build", "rows.csv", "--columns", "b,a,d,c", "--players", "groups.json")
     pd.testing.assert_frame_equal(alone, table[list(alone)])
 
 
@@ -71,7 +73,9 @@ def test_the_data_is_as_the_file_has_it(here):
     x = rows(50)
     x[3] = np.nan
     pd.DataFrame(x, columns=list("abcd")).to_csv("gaps.csv", index=False)
-    table = done("small:build", "gaps.csv", "--with-data", "--on-bad-row", "skip", "--normalize", "1/2", "--chunk", "7")
+    table = done(
+        "small:build", "gaps.csv", "--with-data", "--on-bad-row", "skip", "--mean", "1", "--std", "2", "--chunk", "7"
+    )
     data = table[[f"data:{name}" for name in "abcd"]].to_numpy()
     np.testing.assert_array_equal(data.astype(np.float32), x[[i for i in range(50) if i != 3]])
 
@@ -79,7 +83,7 @@ def test_the_data_is_as_the_file_has_it(here):
 def test_the_data_of_arrays_is_a_list(here):
     pixels = images(here / "images", channels=1, size=4)
     np.save("halves.npy", np.arange(4).repeat(4).reshape(4, 4) // 2)
-    table = done("small:pictures", "images", "--with-data", "--groups", "halves.npy")
+    table = done("small:pictures", "images", "--with-data", "--players", "halves.npy")
     np.testing.assert_array_equal(np.stack(table["data"]), pixels.reshape(3, 16))
     assert np.stack(table["values"]).shape == (3, 2)
     assert json.loads(pq.read_schema("out.parquet").metadata[b"data shape"]) == [1, 4, 4]
@@ -97,25 +101,25 @@ def test_what_an_absent_input_was_is_told(here):
     np.save("few.npy", x[:3])
     np.save("many.npy", x[:20])
     done("small:build", "rows.csv")
-    assert job()["absent inputs"] == {"from": "--baseline zero", "what": "baseline", "value": 0}
-    done("small:build", "rows.csv", "--baseline", "0.5")
-    told = {"from": "--baseline 0.5", "what": "baseline", "shape": [4], "value": 0.5}
-    assert job()["absent inputs"] == told
-    done("small:build", "rows.npy", "--baseline", "mean")
-    told = job()["absent inputs"]
+    assert job()["absent"] == asdict(AbsentInputs("baselines", {"baselines": "zero"}, value=0))
+    done("small:build", "rows.csv", "--baselines", "0.5")
+    told = asdict(AbsentInputs("baselines", {"baselines": "0.5"}, value=0.5)) | {"shape": [4]}
+    assert job()["absent"] == told
+    done("small:build", "rows.npy", "--baselines", "mean")
+    told = job()["absent"]
     np.testing.assert_allclose(told["values"], x.mean(0, dtype=np.float64), rtol=1e-6)
     done("small:build", "rows.npy", "--background", "few.npy")
-    told = job()["absent inputs"]
-    assert (told["from"], told["what"], told["shape"]) == ("--background few.npy", "background", [3, 4])
+    told = job()["absent"]
+    assert (told["options"], told["kind"], told["shape"]) == ({"background": "few.npy"}, "background", [3, 4])
     np.testing.assert_array_equal(np.float32(told["values"]), x[:3])
     done("small:build", "rows.npy", "--background", "many.npy")
-    told = job()["absent inputs"]
-    assert ("values" not in told, told["shape"], len(told["sha256"])) == (True, [20, 4], 64)
+    told = job()["absent"]
+    assert (told["values"] is None, told["shape"], len(told["sha256"])) == (True, [20, 4], 64)
 
 
 def test_everything_is_normalised_alike(here):
     x, mean, deviation = rows(50), np.array([1.0, 2, 3, 4]), np.array([2.0, 3, 4, 5])
-    text = "1,2,3,4/2,3,4,5"
+    scale = ("--mean", "1,2,3,4", "--std", "2,3,4,5")
     pd.DataFrame(x[:5], columns=list("abcd")).to_csv("some.csv", index=False)
     pd.DataFrame(x[:1], columns=list("abcd")).to_csv("one.csv", index=False)
     for name, raw in {
@@ -127,13 +131,13 @@ def test_everything_is_normalised_alike(here):
     }.items():
         np.save(f"{name}.npy", (raw.astype(np.float64) - mean) / deviation)
     for given, same in {
-        (): ("--baseline", "zero.npy"),
-        ("--baseline", "0.5"): ("--baseline", "half.npy"),
-        ("--baseline", "mean"): ("--baseline", "mean"),
-        ("--baseline", "one.csv"): ("--baseline", "one.npy"),
+        (): ("--baselines", "zero.npy"),
+        ("--baselines", "0.5"): ("--baselines", "half.npy"),
+        ("--baselines", "mean"): ("--baselines", "mean"),
+        ("--baselines", "one.csv"): ("--baselines", "one.npy"),
         ("--background", "some.csv"): ("--background", "some.npy"),
     }.items():
-        table = done("small:build", "rows.csv", "--normalize", text, *given).drop(columns="method").to_numpy()
+        table = done("small:build", "rows.csv", *scale, *given).drop(columns="method").to_numpy()
         expected = done("small:build", "x.npy", *same).drop(columns="method").to_numpy()
         np.testing.assert_allclose(table, expected, atol=1e-5, err_msg=str(given))
 
@@ -144,8 +148,19 @@ def test_images_are_normalised_by_channel(here):
     mean, deviation = (torch.tensor(x).view(3, 1, 1) for x in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
     np.save("x.npy", ((pixels - mean) / deviation).numpy())
     np.save("grey.npy", ((torch.full((1, 3, 8, 8), 0.5) - mean) / deviation).numpy())
-    table = done("colours:build", "images", "--normalize", "imagenet", "--baseline", "0.5", "--players", "block:4")
-    expected = done("colours:build", "x.npy", "--baseline", "grey.npy", "--players", "block:4")
+    table = done(
+        "colours:build",
+        "images",
+        "--mean",
+        "imagenet",
+        "--std",
+        "imagenet",
+        "--baselines",
+        "0.5",
+        "--players",
+        "block:4",
+    )
+    expected = done("colours:build", "x.npy", "--baselines", "grey.npy", "--players", "block:4")
     np.testing.assert_allclose(np.stack(table["values"]), np.stack(expected["values"]), atol=1e-6)
     np.testing.assert_allclose(table["base_value"], expected["base_value"], atol=1e-6)
 
@@ -156,7 +171,7 @@ def test_images_are_normalised_by_channel(here):
 def test_players_by_a_rule(here):
     np.save("halves.npy", np.array([0, 0, 1, 1]))
     ruled = done("small:build", "rows.csv", "--players", "window:2")
-    listed = done("small:build", "rows.csv", "--groups", "halves.npy")
+    listed = done("small:build", "rows.csv", "--players", "halves.npy")
     names = list(pd.read_csv("rows.csv"))
     windows = [f"{names[0]}…{names[1]}", f"{names[2]}…{names[3]}"]
     assert list(ruled)[4:6] == windows
@@ -165,7 +180,7 @@ def test_players_by_a_rule(here):
     pd.DataFrame(rows(50), columns=["age", "city_a", "city_b", "cat"]).to_csv("hot.csv", index=False)
     (here / "groups.json").write_text('{"age": ["age"], "city": ["city_a", "city_b"], "cat": ["cat"]}')
     ruled = done("small:build", "hot.csv", "--players", "prefix:city")
-    pd.testing.assert_frame_equal(ruled, done("small:build", "hot.csv", "--groups", "groups.json"))
+    pd.testing.assert_frame_equal(ruled, done("small:build", "hot.csv", "--players", "groups.json"))
 
 
 def test_superpixels_are_each_row_s_own(here):
@@ -204,8 +219,8 @@ def test_superpixels_are_those_of_the_photo_though_it_is_normalised(here):
     pixels = np.stack([np.stack([x, y, (x + y) // 2], -1), np.stack([y, x, x], -1)]).astype(np.uint8) * 14
     for i, image in enumerate(pixels):
         Image.fromarray(image).save(f"images/{i}.png")
-    scaling = "0.5,0.5,0.5/0.01,1,100"  # after which there is little but red
-    options = ["--normalize", scaling, "--players", "superpixel:9", "--method", "bayesian", "--max-evaluations", "60"]
+    scale = ["--mean", "0.5", "--std", "0.01,1,100"]  # after which there is little but red
+    options = [*scale, "--players", "superpixel:9", "--method", "bayesian", "--max-evaluations", "60"]
     table = done("colours:build", "images", *options, "--target", "0")
     expected = superpixels(pixels.transpose(0, 3, 1, 2), 9)
     np.testing.assert_array_equal(np.stack(table["players"]), expected.flatten(1))
@@ -240,7 +255,7 @@ def test_csv_has_what_parquet_has(here):
 def test_csv_resumes_to_the_same_bytes(here, monkeypatch):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
     assert dasp(*arguments, "whole.csv").code == 0
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def stop(self, number, table):
         commit(self, number, table)
@@ -248,7 +263,7 @@ def test_csv_resumes_to_the_same_bytes(here, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "commit", stop)
+        patch.setattr(Checkpoint, "commit", stop)
         assert dasp(*arguments, "out.csv").code == 130
     assert not (here / "out.csv.json").exists()
     assert "resumed: 24 of 50 rows" in dasp(*arguments, "out.csv").out
@@ -284,7 +299,7 @@ def test_csv_writes_ids_of_any_type(here):
 
 def explained(players, deviations):
     values = {"a": [1.0, -3.0], "b" * 60: [0.5, 0.5], **{f"x{i}": [0.0, 0.1] for i in range(players - 2)}}
-    bars = {f"sd:{name}": [0.1, 0.2] for name in values} if deviations else {}
+    bars = {f"error_std:{name}": [0.1, 0.2] for name in values} if deviations else {}
     summary = Summary()
     summary.add(pa.table({"base_value": [0.0, 0.0], **values, **bars, "gap": [0.0, 0.0]}))
     return summary

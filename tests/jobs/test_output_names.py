@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_language import bert_tokenizer, classifier
 
+from dasp.jobs.checkpoint import Checkpoint
 from dasp.jobs.options import Options
-from dasp.jobs.output_names import names_of_outputs
-from dasp.jobs.parts import Parts
-from dasp.jobs.reading.classes import indices, wrong_with
+from dasp.jobs.preflight import names_of_outputs
+from dasp.jobs.reading.tables import target_numbers, wrong_with
 
 NAMES = ["benign", "malignant", "it's unclear"]
 NAMED = ["--output-names", " benign, malignant,it's unclear"]
@@ -49,28 +49,28 @@ def explained(*arguments, output="out.parquet"):
     return (pd.read_csv if output.endswith(".csv") else pd.read_parquet)(output), result.out
 
 
-def notes(file="out.parquet"):
-    return json.loads(pq.read_metadata(file).metadata[b"dasp notes"])
+def result_of(file="out.parquet"):
+    return json.loads(pq.read_metadata(file).metadata[b"dasp result"])
 
 
 def test_a_target_by_name_is_that_by_number(here):
     by_number, said = explained("small:build", "rows.csv", "--target", "1")
     assert "target:" not in said
-    assert "output names" not in notes()
+    assert result_of()["output_names"] == []
     for data, target in [("rows.csv", "malignant"), ("rows.csv", "1")]:
         by_name, said = explained("small:build", data, "--target", target, *NAMED)
         assert "target: output 1, 'malignant'" in said
         pd.testing.assert_frame_equal(by_name, by_number)
-        assert notes()["output names"] == NAMES
+        assert result_of()["output_names"] == NAMES
     arrays, _ = explained("small:build", "rows.npy", "--target", "malignant", *NAMED)
     np.testing.assert_array_equal(arrays.target, by_number.target)
 
 
 def test_the_names_are_beside_a_csv_file(here):
     explained("small:build", "rows.csv", *NAMED, output="out.csv")
-    assert json.loads(Path("out.csv.json").read_text())["notes"]["output names"] == NAMES
+    assert json.loads(Path("out.csv.json").read_text())["result"]["output_names"] == NAMES
     explained("small:single", "rows.csv", "--output-names", "risk", "--target", "risk")
-    assert notes()["output names"] == ["risk"]
+    assert result_of()["output_names"] == ["risk"]
 
 
 @pytest.mark.parametrize("data", ["names.csv", "names.parquet", "categories.parquet", "numbers.csv", "numbers.parquet"])
@@ -100,30 +100,30 @@ def test_an_output_goes_before_a_column_of_its_name(here):
 
 def test_other_names_do_not_mix(here, monkeypatch):
     command = ["explain", "small:build", "rows.csv", "--chunk", "8", "--target", "x", "-o", "out.parquet"]
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def stop(self, number, table):
         commit(self, number, table)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "commit", stop)
+        patch.setattr(Checkpoint, "commit", stop)
         assert dasp(*command, "--output-names", "x,y,z").code == 130
     result = dasp(*command, "--output-names", "y,x,z")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "--output-names was x,y,z, and is y,x,z now" in result.err
     assert "resumed: 8 of 50 rows" in dasp(*command, "--output-names", "x,y,z").out
     assert set(pd.read_parquet("out.parquet").target) == {0}
-    assert notes()["output names"] == ["x", "y", "z"]
+    assert result_of()["output_names"] == ["x", "y", "z"]
 
 
 @given(st.lists(st.text(max_size=3) | st.sampled_from(["0", "1", "1.0", "true", "nan"]), min_size=1, max_size=4))
 def test_names_that_are_allowed_are_found(names):
     names = [name.strip() for name in names]
     if wrong_with(names) is None:
-        np.testing.assert_array_equal(indices(names, names, 0), np.arange(len(names)))
+        np.testing.assert_array_equal(target_numbers(names, names, 0), np.arange(len(names)))
         numbers = [str(i) for i in range(len(names))]
-        np.testing.assert_array_equal(indices(numbers, names, 0), np.arange(len(names)))  # which no name changes
+        np.testing.assert_array_equal(target_numbers(numbers, names, 0), np.arange(len(names)))  # which no name changes
 
 
 LABELS = {
@@ -176,13 +176,13 @@ def name_outputs(tokenizer, model, names):
 def test_names_of_a_classifier_of_texts(language):
     command = ["language", "reviews.csv", "--text", "review", "--players", "word"]
     by_number, _ = explained(*command, "--target", "2")
-    assert notes()["output names"] == ["negative", "neutral", "positive"]
+    assert result_of()["output_names"] == ["negative", "neutral", "positive"]
     by_name, said = explained(*command, "--target", "positive")
     assert "target: output 2, 'positive'" in said
     pd.testing.assert_frame_equal(by_name, by_number)
     assert list(explained(*command, "--target", "label")[0].target) == [2, 0, 1]
     assert set(explained(*command, "--target", "good", "--output-names", "poor,fair,good")[0].target) == {2}
-    assert notes()["output names"] == ["poor", "fair", "good"]
+    assert result_of()["output_names"] == ["poor", "fair", "good"]
     result = dasp("explain", *command, "--target", "posit", "-o", "new.parquet")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "no column 'posit'" in result.err
@@ -192,4 +192,4 @@ def test_names_of_a_classifier_of_texts(language):
     assert list(explained(*command, "--target", "fair")[0].target) == [1, 1, 0]
     name_outputs(*language, ["LABEL_0", "LABEL_1", "LABEL_2"])
     explained(*command)
-    assert "output names" not in notes()
+    assert result_of()["output_names"] == []

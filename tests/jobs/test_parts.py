@@ -12,12 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from explain_files import besides_random, dasp, rows, write_good_files
+from explain_files import besides_random, dasp, record, rows, write_good_files
 from safetensors.torch import save_file
 from torch import nn
 
 from dasp.errors import BadInput
-from dasp.jobs.parts import Damaged, Parts
+from dasp.jobs.checkpoint import Checkpoint, DamagedPart
 
 COMMAND = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
 
@@ -31,15 +31,15 @@ def here(tmp_path, monkeypatch):
 
 def after_commit(monkeypatch, number, act):
     """Do something as soon as a chunk is written, once."""
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def acting(self, written, table):
         commit(self, written, table)
         if written == number:
-            monkeypatch.setattr(Parts, "commit", commit)
+            monkeypatch.setattr(Checkpoint, "commit", commit)
             act()
 
-    monkeypatch.setattr(Parts, "commit", acting)
+    monkeypatch.setattr(Checkpoint, "commit", acting)
 
 
 def stop():
@@ -60,22 +60,22 @@ def refused(*arguments):
     return said
 
 
-# Damaged parts
+# DamagedPart parts
 
 
 def test_flipped_bits(tmp_path):
     """None is accepted; `benchmarks/flips.py` does it more often, with whole jobs."""
     chance = random.Random(0)
-    with Parts(tmp_path / "out.parquet") as parts:
-        parts.begin({})
+    with Checkpoint(tmp_path / "out.parquet") as parts:
+        parts.begin(record())
         parts.commit(0, pa.table({"id": ["a", "b"], "x": [1.0, 2.0]}))
         file = parts.folder / "000000.part"
         content = file.read_bytes()
         for bit in chance.sample(range(8 * len(content)), 300):
             file.write_bytes(flipped(content, bit))
             assert parts.done() == set()
-            with pytest.raises(Damaged):
-                parts.finish(1, {})
+            with pytest.raises(DamagedPart):
+                parts.finish(1, record())
         file.write_bytes(content)
         assert parts.done() == {0}
 
@@ -110,7 +110,7 @@ def test_parts_of_another_job(here, monkeypatch):
 
 
 def test_parts_that_do_not_stay(here, monkeypatch):
-    monkeypatch.setattr(Parts, "_seal", lambda *_: os.urandom(32))
+    monkeypatch.setattr(Checkpoint, "_seal", lambda *_: os.urandom(32))
     assert "again and again; check the disk" in refused(*COMMAND, "out.parquet")
 
 
@@ -121,9 +121,9 @@ def test_parts_that_do_not_stay(here, monkeypatch):
 def test_a_folder_that_is_removed_under_a_job(tmp_path, all_of_it):
     """By then, it may be another job's."""
     table = pa.table({"x": [1.0]})
-    first, second = Parts(tmp_path / "out.parquet"), Parts(tmp_path / "out.parquet")
+    first, second = Checkpoint(tmp_path / "out.parquet"), Checkpoint(tmp_path / "out.parquet")
     with first:
-        first.begin({"job": 1})
+        first.begin(record(seed=1))
         first.commit(0, table)
         if all_of_it:
             shutil.rmtree(first.folder)
@@ -131,16 +131,20 @@ def test_a_folder_that_is_removed_under_a_job(tmp_path, all_of_it):
             for file in first.folder.iterdir():
                 file.unlink()
         with second:
-            second.begin({"job": 2})
+            second.begin(record(seed=2))
             second.commit(0, table)
-            for late in (lambda: first.commit(1, table), lambda: first.finish(1, {}), lambda: first.begin({"job": 1})):
+            for late in (
+                lambda: first.commit(1, table),
+                lambda: first.finish(1, record()),
+                lambda: first.begin(record(seed=1)),
+            ):
                 with pytest.raises(BadInput, match="out.parquet.parts: was removed or changed by somebody else"):
                     late()
             first.remove()
             first.__exit__()
-            assert second.job() == {"job": 2}
+            assert second.record() == record(seed=2)
             assert second.done() == {0}
-            assert second.finish(1, {"job": 2}).summary.rows == 1
+            assert second.finish(1, record(seed=2)).summary.rows == 1
 
 
 def test_a_job_whose_folder_is_removed(here, monkeypatch):
@@ -202,9 +206,9 @@ def test_data_that_is_gone_in_the_end(here, monkeypatch):
 def test_an_output_that_is_read(here):
     save_file(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).state_dict(), here / "weights.safetensors")
     (here / "groups.json").write_text('{"one": ["a", "b"], "two": ["c", "d"]}')
-    files = {"DATA": "rows.csv", "MODEL": "small.py", "--background": "rows.parquet", "--groups": "groups.json",
+    files = {"DATA": "rows.csv", "MODEL": "small.py", "--background": "rows.parquet", "--players": "groups.json",
              "--weights": "weights.safetensors"}  # fmt: skip
-    options = ["--background", "rows.parquet", "--groups", "groups.json", "--weights", "weights.safetensors"]
+    options = ["--background", "rows.parquet", "--players", "groups.json", "--weights", "weights.safetensors"]
     for name, file in files.items():
         before = (here / file).read_bytes()
         for link in (os.link, os.symlink):
@@ -244,15 +248,15 @@ def test_an_output_that_appears_is_not_replaced(here, monkeypatch, there):
 def test_a_file_that_appears_at_the_last_moment(tmp_path, monkeypatch):
     output = tmp_path / "out.parquet"
     monkeypatch.setattr("dasp.jobs.output.stamp", lambda _: None)  # what it sees just before
-    with Parts(output) as parts:
-        parts.begin({})
+    with Checkpoint(output) as parts:
+        parts.begin(record())
         parts.commit(0, pa.table({"x": [1.0]}))
         output.write_text("precious")
         with pytest.raises(BadInput, match="and it is not replaced"):
-            parts.finish(1, {})
+            parts.finish(1, record())
         output.unlink()
         monkeypatch.setattr("pathlib.Path.hardlink_to", lambda *_: (_ for _ in ()).throw(PermissionError))
-        parts.finish(1, {})  # on a file system without links
+        parts.finish(1, record())  # on a file system without links
     assert len(pd.read_parquet(output)) == 1
 
 
@@ -294,7 +298,7 @@ def test_many_rows_that_are_left_out(here):
     assert dasp(*command).code == 0
     metadata = pq.read_schema("out.parquet").metadata[b"dasp"]
     assert len(metadata) < 3_000
-    assert json.loads(metadata)["skipped rows"] == {"number": 19_980, "first": list(range(20, 30))}
+    assert json.loads(metadata)["skipped"] == {"number": 19_980, "first": list(range(20, 30))}
     x[20:, 0] = 7
     x[20:, 1:] = 0
     x[20:30] = rows(10)
@@ -302,6 +306,6 @@ def test_many_rows_that_are_left_out(here):
     command = ["explain", "small:Pole", "poles.npy", "--on-bad-row", "skip", "--chunk", "20000", "-o", "poles.parquet"]
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Parts, "remove", lambda self: seen.extend(self._read(0).schema.metadata.values()))
+        patch.setattr(Checkpoint, "remove", lambda self: seen.extend(self._read(0).schema.metadata.values()))
         assert "left out, as the model's output is not finite: 19,970 rows (id 30, 31, " in dasp(*command).out
     assert max(map(len, seen)) < 300

@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from explain_files import FACTORY, besides_random, dasp, rows, write_good_files
+from explain_files import FACTORY, besides_random, dasp, record, rows, write_good_files
 from filelock import lock_descriptor
 from PIL import Image
 
 from dasp.errors import BadInput
-from dasp.jobs import parts as parts_module
-from dasp.jobs.notes import Notes
-from dasp.jobs.parts import Parts
+from dasp.jobs import checkpoint
+from dasp.jobs.checkpoint import Checkpoint
+from dasp.jobs.record import JobRecord
+from dasp.jobs.summary import Notes
 
 
 @pytest.fixture
@@ -35,14 +36,14 @@ def here(tmp_path, monkeypatch):
 
 def stopping(monkeypatch, after):
     """Stop as a kill would, when some chunks are written."""
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def stop(self, number, table):
         commit(self, number, table)
         if number + 1 == after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Parts, "commit", stop)
+    monkeypatch.setattr(Checkpoint, "commit", stop)
 
 
 def test_resumes_where_it_was(here, monkeypatch):
@@ -68,8 +69,8 @@ def test_resumes_where_it_was(here, monkeypatch):
 def test_killed_while_parts_are_removed(here):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o", "out.parquet"]
     assert dasp(*arguments).code == 0
-    with Parts(here / "out.parquet") as parts:
-        parts.begin(json.loads(pq.read_schema("out.parquet").metadata[b"dasp"]))
+    with Checkpoint(here / "out.parquet") as parts:
+        parts.begin(JobRecord.from_json(json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])))
     assert "done before, with the same" in dasp(*arguments).out
     assert not (here / "out.parquet.parts").exists()
 
@@ -138,15 +139,15 @@ def test_a_folder_of_the_user_is_left_alone(here, model):
 
 @pytest.mark.parametrize("windows", [False, True])  # there, a lock is released before its file is removed
 def test_a_process_that_begins_as_another_ends(tmp_path, monkeypatch, windows):
-    monkeypatch.setattr(parts_module, "_WINDOWS", windows)
-    second = Parts(tmp_path / "out.parquet")
-    with Parts(tmp_path / "out.parquet") as first:
-        first.begin({})
+    monkeypatch.setattr(checkpoint, "_WINDOWS", windows)
+    second = Checkpoint(tmp_path / "out.parquet")
+    with Checkpoint(tmp_path / "out.parquet") as first:
+        first.begin(record())
         first.commit(0, pa.table({"x": [1.0]}))
-        first.finish(1, {})
+        first.finish(1, record())
         second.__enter__()
     with pytest.raises(BadInput, match="another process is writing it"):
-        Parts(tmp_path / "out.parquet").__enter__()
+        Checkpoint(tmp_path / "out.parquet").__enter__()
     second.__exit__()
     assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
 
@@ -160,20 +161,20 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
         shutil.rmtree(output.with_name("out.parquet.parts"))
         return lock_descriptor(*arguments, **options)
 
-    monkeypatch.setattr(parts_module, "lock_descriptor", late)
-    with Parts(output) as parts:
+    monkeypatch.setattr(checkpoint, "lock_descriptor", late)
+    with Checkpoint(output) as parts:
         assert (parts.folder / "lock").exists()
-        with pytest.raises(BadInput, match="another process is writing it"), Parts(output):
+        with pytest.raises(BadInput, match="another process is writing it"), Checkpoint(output):
             pass
-        parts.begin({"a": 1})
-    with Parts(output) as again:  # free, and what was begun is there
-        assert again.job() == {"a": 1}
+        parts.begin(record(seed=1))
+    with Checkpoint(output) as again:  # free, and what was begun is there
+        assert again.record() == record(seed=1)
 
 
 def test_row_groups(here, monkeypatch):
     arguments = ["explain", "small:build", "rows.csv", "--chunk", "8", "-o"]
     assert dasp(*arguments, "whole.parquet").code == 0
-    monkeypatch.setattr("dasp.jobs.formats._GROUP_ROWS", 16)
+    monkeypatch.setattr("dasp.jobs.output._GROUP_ROWS", 16)
     assert dasp(*arguments, "out.parquet").code == 0
     stored = pq.ParquetFile("out.parquet")
     assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [16, 16, 16, 2]
@@ -183,12 +184,12 @@ def test_row_groups(here, monkeypatch):
 def test_many_parts_are_joined_in_time(tmp_path, monkeypatch):
     table = pa.table({f"x{i}": [0.0] for i in range(50)})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # which is what takes long to write them
-    with Parts(tmp_path / "out.parquet") as parts:
-        parts.begin({})
+    with Checkpoint(tmp_path / "out.parquet") as parts:
+        parts.begin(record())
         for number in range(2_000):
             parts.commit(number, table)
         start = time.perf_counter()
-        written = parts.finish(2_000, {})
+        written = parts.finish(2_000, record())
         assert (written.summary.rows, written.notes) == (2_000, Notes())
         assert time.perf_counter() - start < 20  # two minutes, if every part looks at all that wait
 
@@ -197,7 +198,7 @@ CHANGES = {
     "--target": (["--target", "1"], "--target was not given, and is 1 now"),
     "--tolerance": (["--tolerance", "0.1"], "--tolerance was not given, and is 0.1 now"),
     "--chunk": (["--chunk", "9"], "--chunk was 8, and is 9 now"),
-    "--baseline": (["--baseline", "mean"], "--baseline was zero, and is mean now"),
+    "--baselines": (["--baselines", "mean"], "--baselines was zero, and is mean now"),
     "--seed": (
         ["--seed", "1", "--method", "dasp"],
         "--method was auto, and is dasp now (--seed, the method that was chosen",
@@ -280,12 +281,12 @@ def test_images_that_absent_inputs_are_taken_from(here):
     for folder in ("images", "others"):
         (here / folder).mkdir()
         Image.new("L", (4, 4), color=50 if folder == "images" else 100).save(here / folder / "a.png")
-    for option in ("--background", "--baseline"):
+    for option in ("--background", "--baselines"):
         arguments = ["explain", "small:pictures", "images", option, "others", "--method", "gradient", "-o"]
         assert dasp(*arguments, f"{option[2:]}.parquet").code == 0
         assert "done before, with the same" in dasp(*arguments, f"{option[2:]}.parquet").out
     Image.new("L", (4, 4), color=150).save(here / "others" / "a.png")
-    for option in ("--background", "--baseline"):
+    for option in ("--background", "--baselines"):
         arguments = ["explain", "small:pictures", "images", option, "others", "--method", "gradient", "-o"]
         assert f"{option} has changed" in dasp(*arguments, f"{option[2:]}.parquet").err
 

@@ -18,14 +18,14 @@ from small_language import bert_tokenizer, classifier
 
 from dasp import TextExplainer
 from dasp.jobs.summary import Summary
-from dasp.jobs.text_worker import TextWorker
+from dasp.jobs.worker import TextWorker
 
 TEXTS = ["A good film is never too long.", "the lazy dog", "They say: really?\nThe quick, quick fox.", "a film. a dog."]
 LONG = "the quick brown fox does not jump over the lazy dog they say " * 2
 FACTORY = """
 import torch
 
-from dasp.jobs.models import load_model
+from dasp.models.loading import load_model
 
 
 def build():
@@ -96,12 +96,12 @@ def test_values_are_those_of_a_text_explainer(here, language, players, absent):
     table = done("language", "reviews.csv", *how, "--chunk", "3")
     expected = TextExplainer(model, tokenizer, players=players, baselines=absent, max_evaluations=64)(TEXTS, target=1)
     assert list(table)[:4] == ["id", "target", "prediction", "base_value"]
-    assert list(table)[4:] == ["pieces", "values", "sd", "gap", "method", "evaluations"]
+    assert list(table)[4:] == ["pieces", "values", "error_std", "gap", "method", "evaluations"]
     for i, text in enumerate(TEXTS):
         assert "".join(table["pieces"][i]) == text
         assert list(table["pieces"][i]) == list(expected[i].data)
         np.testing.assert_array_equal(table["values"][i], expected[i].values)
-        np.testing.assert_array_equal(table["sd"][i], expected[i].error_std)
+        np.testing.assert_array_equal(table["error_std"][i], expected[i].error_std)
     np.testing.assert_array_equal(table["base_value"], expected.base_values)
     outputs = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.detach()[:, 1]
     torch.testing.assert_close(torch.tensor(table["prediction"].to_numpy()), outputs)
@@ -118,7 +118,7 @@ def test_what_is_sampled_follows_the_seed(here, language):
     options_of_explainer = {"max_evaluations": 120, "tolerance": 1e-9, "seed": 3, "batch_size": 7}
     expected = TextExplainer(language[1], language[0], **options_of_explainer)(LONG, target="predicted")
     np.testing.assert_array_equal(table["values"][0], expected.values)
-    assert (table["method"][0], table["sd"][0].min() > 0) == ("BayesianShapley", True)
+    assert (table["method"][0], table["error_std"][0].min() > 0) == ("BayesianShapley", True)
     assert (done("language", "long.csv", *options)["values"][0] != table["values"][0]).any()
 
 
@@ -166,8 +166,8 @@ def test_model_and_tokenizer_are_part_of_the_job(here, file, name):
 def test_the_job_tells_what_an_absent_piece_was(here):
     done("language", "reviews.csv")
     job = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])
-    assert job["absent inputs"]["from"] == "--absent mask"
-    assert "transformers" in job
+    assert job["absent"]["options"] == {"absent": "mask"}
+    assert job["software"]["transformers"]
 
 
 # Bad rows

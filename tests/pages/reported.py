@@ -87,7 +87,7 @@ JOBS = {
     "tiny": "shown:tiny table.csv --drop name",
     "large": "shown:few large.csv --method exact",
     "wide": "shown:wide wide.csv --method permutation --max-evaluations 1000",
-    "groups": "shown:table table.csv --drop name --groups groups.json",
+    "groups": "shown:table table.csv --drop name --players groups.json",
     "images": "shown:images digits --method bayesian --max-evaluations 100",
     "blocks": "shown:images digits --players block:2 --method bayesian --max-evaluations 40",
     "superpixels": "shown:colours photos --players superpixel:8",

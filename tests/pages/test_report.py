@@ -69,7 +69,7 @@ def test_importance_is_the_mean_size_with_its_interval(here):
     assert next(iter(known)) == LONG
     for name in PLAYERS:
         sizes, player = table[name].abs(), known[name]
-        inner = 1.96 * math.sqrt((table[f"sd:{name}"] ** 2).sum()) / len(table)
+        inner = 1.96 * math.sqrt((table[f"error_std:{name}"] ** 2).sum()) / len(table)
         assert player.mean == pytest.approx(sizes.mean(), rel=1e-5)
         assert player.inner == pytest.approx(inner, rel=1e-5)
         outer = stats.t.ppf(0.975, len(table) - 1) * sizes.std() / math.sqrt(len(table))
@@ -89,7 +89,7 @@ def test_rows_are_those_of_the_output(here):
         for player, value, half, data in row["parts"]:
             name = found["players"][player]
             assert value == pytest.approx(expected[name], rel=1e-4)
-            assert half == pytest.approx(1.96 * expected[f"sd:{name}"], rel=1e-4)
+            assert half == pytest.approx(1.96 * expected[f"error_std:{name}"], rel=1e-4)
             assert float(data.replace("−", "-")) == pytest.approx(expected[f"data:{name}"], rel=1e-2)
     assert 0 < table.missed.sum() < len(table)
     assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
@@ -112,7 +112,7 @@ def test_small_players_are_summed(here):
         assert number + len(row["parts"]) == 200
         names = set(found["players"]) - {found["players"][part[0]] for part in row["parts"]}
         assert value == pytest.approx(sum(expected[name] for name in names), rel=1e-3, abs=1e-6)
-        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"sd:{name}"] ** 2 for name in names)), rel=1e-3)
+        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"error_std:{name}"] ** 2 for name in names)), rel=1e-3)
         smallest = min(abs(part[1]) for part in row["parts"])
         assert max(abs(expected[name]) for name in names) <= smallest * (1 + 1e-3)
 
@@ -146,9 +146,9 @@ def test_facts_are_those_of_the_job(here):
 def test_the_verdict_says_how_far_values_are_off(here):
     write_page("table")
     table = pd.read_parquet("table.parquet")
-    names = [name.removeprefix("sd:") for name in table if name.startswith("sd:")]
+    names = [name.removeprefix("error_std:") for name in table if name.startswith("error_std:")]
     contents = read(here / "table.parquet")
-    typical = (table[[f"sd:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
+    typical = (table[[f"error_std:{name}" for name in names]] ** 2).mean(axis=1) ** 0.5
     size = (table[names] ** 2).mean(axis=1) ** 0.5
     shares = re.search(r"that is ([\d.]+) % of", verdict(contents, statistics_of(contents)).text)[1]
     assert float(shares) == pytest.approx(100 * (1.96 * typical / size).median(), rel=0.06)
@@ -244,9 +244,9 @@ def test_a_csv_file_has_the_same_page(here, tmp_path):
     ("arguments", "answer"),
     [
         (("absent.parquet", "page.html"), "absent.parquet: there is no such file"),
-        (("table.csv", "page.html"), "table.csv: was not written by dasp explain"),
+        (("table.csv", "page.html"), "table.csv: is damaged or was not written by dasp explain"),
         (("shown.py", "page.html"), "a name that ends in .parquet or .csv is needed"),
-        (("data.parquet", "page.html"), "data.parquet: was not written by dasp explain"),
+        (("data.parquet", "page.html"), "data.parquet: is damaged or was not written by dasp explain"),
         (("cut.parquet", "page.html"), "cut.parquet: cannot be read"),
         (("one.parquet", "page.txt"), "page.txt: the page's name must end in .html"),
         (("one.parquet", "absent/page.html"), "there is no folder absent"),
@@ -278,8 +278,9 @@ def altered(name, to, **columns):
 
 def test_unknown_errors_are_not_taken_for_none(here, tmp_path):
     stds = [np.where(i == 0, np.nan, 0.0) for i in range(3)]
-    lengths = [len(row) for row in pd.read_parquet("text.parquet")["sd"]] if write_page("text") else []
-    output = altered("text", tmp_path / "out.parquet", sd=[[float(s)] * n for s, n in zip(stds, lengths, strict=True)])
+    lengths = [len(row) for row in pd.read_parquet("text.parquet")["error_std"]] if write_page("text") else []
+    broken = [[float(s)] * n for s, n in zip(stds, lengths, strict=True)]
+    output = altered("text", tmp_path / "out.parquet", error_std=broken)
     contents = read(output)
     found = verdict(contents, statistics_of(contents))
     assert "errors of 1 of 3 rows are not known" in found.text
@@ -356,12 +357,12 @@ def test_outputs_have_their_names(here, tmp_path):
     write_page("classes")
     table = pq.read_table("classes.parquet")
     stored = pq.ParquetFile("classes.parquet").metadata.metadata
-    notes = {**json.loads(stored[b"dasp notes"]), "output names": ["zero", "<b>one", "two"]}
-    metadata = {**stored, b"dasp notes": json.dumps(notes).encode()}
+    notes = {**json.loads(stored[b"dasp result"]), "output_names": ["zero", "<b>one", "two"]}
+    metadata = {**stored, b"dasp result": json.dumps(notes).encode()}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "out.parquet")
     write_report(tmp_path / "out.parquet", tmp_path / "page.html")
     targets = sorted(set(table["target"].to_pylist()))
-    names = {str(target): notes["output names"][target] for target in targets}
+    names = {str(target): notes["output_names"][target] for target in targets}
     assert data_of(tmp_path / "page.html")["outputs"] == names
     assert f"the largest of each row ({', '.join(names.values())})" in "".join(
         Seen((tmp_path / "page.html").read_text()).texts

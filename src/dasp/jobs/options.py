@@ -1,5 +1,6 @@
-"""The options of `dasp explain`, each said once: from `Options` come the command line, the job's identity, and what an
-`Explainer` is given. To add an option, add a field here, and use it where it has an effect.
+"""The options of `dasp explain`, each said once: from `Options` come the command line, the job's record, and what an
+`Explainer` is given. An option that an `Explainer` has, too, has the same name here. To add an option, add a
+field here, and use it where it has an effect.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.files import is_utf8
 
-__all__ = ["OPTIONS", "Option", "Options", "check_page", "name_of", "number_of"]
+__all__ = ["OPTIONS", "Option", "Options", "check_page", "is_utf8", "name_of", "number_of"]
 
+_PLAYER_FILES = (".json", ".npy")
 _PIECES = ("word", "token", "sentence")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
 class Option:
-    """What there is to know of one option besides its name, type and default."""
+    """One option: all of it but its name, type and default."""
 
     panel: str  # the part of the help that it stands in
     help: str
     flags: tuple[str, ...] = ()  # if there are others than --its-name
     positional: bool = False
-    identity: bool = True  # it can change the rows that are written, so it is part of the job's identity
+    identity: bool = True  # it can change the rows that are written, so it is part of the job's record
     file: bool = False  # it names a file (or does so unless it is a word or a number), whose content counts
     explainer: bool = False  # it is an option of `Explainer`, by the same name
     ray: bool = False  # it makes sense with --engine ray only
@@ -48,12 +49,13 @@ class Options:
 
     # fmt: off
     model: Annotated[str, Option(
-        "Arguments", "Model to explain: a .pt2 file (torch.export.save), a .keras file, a factory "
-        "package.module:build, or, for texts, a folder of a Hugging Face model.", positional=True)]
+        "Arguments", "Model to explain: a factory package.module:build, a .keras or .onnx file, with --trust a .pt2 "
+        "file (torch.export.save) or a pickle, or, for texts, a folder of a Hugging Face model.", positional=True)]
     weights: Annotated[Path | None, Option(
         "Model", "State dict for the factory: a .safetensors or .pt file.", file=True)] = None
     trust: Annotated[bool, Option(
-        "Model", "Read a model that is a pickle, which can run any code.", identity=False)] = False
+        "Model", "Read a model that can run any code when it is read: a .pt2 file, a pickle, a script.",
+        identity=False)] = False
     tokenizer: Annotated[Path | None, Option(
         "Model", "Folder of the tokenizer. If not given: the model's.", file=True, texts=True)] = None
     target: Annotated[str | None, Option(
@@ -72,35 +74,37 @@ class Options:
         "Data", "Column of texts, which are explained by their words, tokens or sentences.")] = None
     id: Annotated[str | None, Option("Data", "Column that identifies the rows. If not given: row numbers.")] = None
     on_bad_row: Annotated[str, Option(
-        "Data", "What to do where an entry or the model's output is missing or infinite: fail, or skip the row.",
+        "Data", "Answer to a row whose entries or output are missing or infinite: fail, or skip the row.",
         choices=("fail", "skip"))] = "fail"
-    normalize: Annotated[str | None, Option(
-        "Data", "Means and deviations that the data, the baseline and the background are normalised by, one for all "
-        "or one for each channel or column: 0.5/0.25, 1,2,3/4,5,6, or imagenet.", texts=False)] = None
+    mean: Annotated[str | None, Option(
+        "Data", "Mean that the model expects to be subtracted from its inputs: a number, one for each channel or "
+        "column (1,2,3), or imagenet. The data, baselines and background are given without that.", texts=False)] = None
+    std: Annotated[str | None, Option(
+        "Data", "Standard deviation that the model expects its inputs to be divided by, after the mean is subtracted: "
+        "as --mean.", texts=False)] = None
     max_unpacked: Annotated[str, Option(
         "Data", "Largest size of a row, an image or a background when it is unpacked: 500M, 2G, … What a file declares "
         "beyond it is refused before memory is taken.", identity=False)] = "1G"
 
-    baseline: Annotated[str | None, Option(
+    baselines: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
         "If not given: zero.", file=True, texts=False)] = None
     background: Annotated[Path | None, Option(
         "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",
         file=True, texts=False)] = None
-    groups: Annotated[Path | None, Option(
-        "Absent inputs", "Inputs that are absent together: a .json file with a list of columns for each group, or a "
-        ".npy file with a group's number for each input. If not given: each input alone.",
-        file=True, texts=False)] = None
     players: Annotated[str | None, Option(
-        "Absent inputs", "Inputs that are absent together, by a rule: block:8, superpixel:60, window:25, channel, or "
-        "prefix:a,b for columns whose names begin with a_ or b_; of texts: word, token or sentence.")] = None
+        "Absent inputs", "Inputs that are absent together. A rule: block:8, superpixel:60, window:25, channel, or "
+        "prefix:a,b for columns whose names begin with a_ or b_. A file: .json with a list of columns for each player, "
+        "or .npy with the number of each input's player. Of texts: word, token or sentence. If not given: each input "
+        "alone; each word.", file=True)] = None
     absent: Annotated[str | None, Option(
-        "Absent inputs", "What is in the place of an absent piece of a text: mask (the mask token), pad (it is masked "
+        "Absent inputs", "Text in the place of an absent piece of a text: mask (the mask token), pad (it is masked "
         "out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
         texts=True)] = None
 
     method: Annotated[str, Option(
-        "Method", "Method to use: auto, exact, dasp, gradient, bayesian, permutation, …", explainer=True)] = "auto"
+        "Method", "Method to use: auto, exact_shapley, dasp, gradient_dasp, bayesian_shapley, permutation_shapley, …",
+        explainer=True)] = "auto"
     tolerance: Annotated[float | None, Option(
         "Method", "Error to reach, as a fraction of prediction − base value.", explainer=True)] = None
     max_evaluations: Annotated[int | None, Option(
@@ -146,10 +150,8 @@ class Options:
         self._check_output()
         if not self.limit:
             raise BadInput(f"--max-unpacked is {self.max_unpacked}; a size like 500M or 2G is needed")
-        if self.background and self.baseline not in (None, "mean"):
-            raise BadInput("--baseline and --background both say what an absent input is: give one of them")
-        if self.groups and self.players:
-            raise BadInput("--groups and --players both say which inputs are absent together: give one of them")
+        if self.background and self.baselines not in (None, "mean"):
+            raise BadInput("--baselines and --background both say what an absent input is: give one of them")
         if self.text is not None and self.players not in (None, *_PIECES):
             raise BadInput(f"--players is {self.players}; texts have {', '.join(_PIECES)}")
         if self.text is None and self.players in _PIECES:
@@ -202,22 +204,25 @@ class Options:
 
     @property
     def limit(self) -> int:
-        """The bytes that --max-unpacked allows; 0 if it is no size."""
+        """The number of bytes that --max-unpacked allows, or 0 if it is no size."""
         found = re.fullmatch(r"(\d{1,9})([KMGT]?)(i?B)?", self.max_unpacked.strip(), re.IGNORECASE | re.ASCII)
         return int(found[1]) * _UNITS[found[2].upper()] if found else 0
 
     def files(self) -> dict[str, Path]:
-        """The files and folders whose contents count, by the options that name them."""
+        """Return the files and folders whose contents count, by the options that name them."""
         named = {name: getattr(self, name) for name, option in OPTIONS.items() if option.file}
-        return {name: Path(value) for name, value in named.items() if value is not None and not _is_value(value)}
+        return {name: Path(value) for name, value in named.items() if value is not None and _is_file(name, value)}
 
-    def file_names(self) -> dict[str, str]:
-        """What model and data are called, without their folders."""
-        model = self.model if ":" in self.model else Path(self.model).name
-        return {"MODEL": model, "DATA": self.data.name}
+    def of_record(self) -> dict[str, Any]:
+        """Return the options that can change a row, as JSON has them. Files count by their contents, not by names."""
+        files = {*self.files(), "model", "data"}
+        given = {name: getattr(self, name) for name, option in OPTIONS.items() if option.identity and name not in files}
+        if self.text is None and "baselines" in given:
+            given["baselines"] = self.baselines or "zero"
+        return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 
     def of_explainer(self) -> dict[str, Any]:
-        """The options that an `Explainer` is given as they are."""
+        """Return the options that an `Explainer` is given as they are."""
         return {name: getattr(self, name) for name, option in OPTIONS.items() if option.explainer}
 
 
@@ -227,7 +232,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def name_of(name: str) -> str:
-    """A field of `Options` as users know it.
+    """Return a field of `Options` as users of the command line know it.
 
     >>> name_of("on_bad_row"), name_of("data")
     ('--on-bad-row', 'DATA')
@@ -236,11 +241,24 @@ def name_of(name: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is, if it is one."""
+    """Return the number that a text is, or None if it is none."""
     try:
         return float(text)
     except ValueError:
         return None
+
+
+def is_utf8(text: str) -> bool:
+    r"""Return True if a name can be written in UTF-8, as the ids and the columns of the output must be.
+
+    >>> is_utf8("Zürich"), is_utf8("\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_page(page: Path) -> None:
@@ -253,8 +271,11 @@ def check_page(page: Path) -> None:
         raise BadInput(f"{page}: is a folder")
 
 
-def _is_value(given: str | Path) -> bool:
-    return isinstance(given, str) and (given in ("zero", "mean") or number_of(given) is not None)
+def _is_file(name: str, value: str | Path) -> bool:
+    """Return True if the value of an option names a file, rather than being a word, a number or a rule."""
+    if name == "players":
+        return Path(value).suffix.lower() in _PLAYER_FILES
+    return isinstance(value, Path) or (value not in ("zero", "mean") and number_of(value) is None)
 
 
 def _check_text(option: str, text: str) -> None:

@@ -1,9 +1,14 @@
-"""The plan of a job: model and data are read and tried, so that errors come before the first row is explained."""
+"""The plan of a job: model and data are read and tried, so that errors come before the first row is explained.
+
+The rows are read in the dtype of the model's input, as far as the model tells. Of texts, each has players and a method
+of its own.
+"""
 
 from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
@@ -12,40 +17,33 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from dasp import players
-from dasp.errors import BadInput, line_of
-from dasp.explainer.conversion import MultilayerPerceptron
+from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.explanation import Attributions
 from dasp.explainer.misfit import far_from_zero
-from dasp.explainer.rows import device_of
 from dasp.games.target import PREDICTED
-from dasp.jobs import groups
-from dasp.jobs.dtypes import surveyed
-from dasp.jobs.evaluated import Evaluated
-from dasp.jobs.identity import PARAMETERS, fingerprint
-from dasp.jobs.inputs import check_apart, contents
-from dasp.jobs.models import load_model
-from dasp.jobs.opened import Opened, open_files
-from dasp.jobs.options import Options, name_of
-from dasp.jobs.output import Job
-from dasp.jobs.output_names import check_number
-from dasp.jobs.reading.chunks import Reader, Survey
-from dasp.jobs.reading.classes import said
-from dasp.jobs.reading.normalized import file_of
+from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
+from dasp.jobs.identity import FilesRead, check_not_read, fingerprint
+from dasp.jobs.options import Options
+from dasp.jobs.preflight import Preflight, check_output_number
+from dasp.jobs.reading.chunks import TEXT, Reader, Survey, survey
 from dasp.jobs.reading.source import Source
-from dasp.jobs.reading.tables import Table
-from dasp.jobs.worker import Task, Worker, Works, outputs_of
+from dasp.jobs.reading.tables import TableSource, outputs_listed
+from dasp.jobs.record import AbsentInputs, JobRecord
+from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outputs_of
+from dasp.methods import METHODS
+from dasp.models.loading import read_model
+from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
-__all__ = [
-    "CHOSEN", "WHY", "Plan", "Say", "check_device", "chosen_target", "description", "plan", "quiet", "threads_of",
-]  # fmt: skip
+__all__ = ["Plan", "Say", "plan"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
+_CHUNK_TEXTS = 16  # of which each takes hundreds of evaluations
 _LISTED = 10
+_DTYPES, _WHOLE = ("float16", "float32", "float64"), "int64"
 
-CHOSEN, WHY = "the method that was chosen", "why"  # in the identity of a job
 Say = Callable[[str], None]
 
 
@@ -56,102 +54,150 @@ class Plan:
     survey: Survey
     reader: Reader
     task: Task
-    worker: Works  # one, which has tried it
-    contents: dict[str, str]  # checksums of what is read, before the rows were
+    worker: AnyWorker  # one, which has tried it
+    files: FilesRead  # hashed before the rows were read
     outputs: Tensor  # the model's for the first rows
-    absent: dict[str, Any]  # what an absent input is, for who reads the output
-    settled: dict[str, Any]  # options that were chosen, which may be others the next time
-    why: str  # they were chosen
+    absent: AbsentInputs
+    method: dict[str, Any]  # options that were chosen, which may be others the next time
+    reason: str  # for their choice
     classes: tuple[str, ...] | None = None  # the names of the outputs, if they are known
 
 
-def plan(options: Options, earlier: Job, say: Say) -> Plan:
+def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
     """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
     threads and its method, is chosen again."""
-    opened = open_files(options)
+    options = checked.options
     if options.device is not None:
-        check_device(options.device)
-    model = load_model(options.model, weights=options.weights, trust=options.trust)
-    if isinstance(model, Evaluated):
-        model.check_method(options.model, options.method)
+        _check_device(options.device)
+    model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
     if isinstance(model, MultilayerPerceptron):
-        opened = opened.in_order(model.in_order)
-    source = opened.source
-    check_apart(options, model)
-    read = contents(options, model)
-    dtype, seen = surveyed(model, source, options)
-    shape = source.shape
+        checked = checked.in_order(model.in_order)
+    check_not_read(options, model)
+    files = FilesRead.of(options, model)
+    parameters = fingerprint(model)
+    planned = _plan_rows if options.text is None else _plan_texts
+    return planned(checked, model, parameters, files, earlier, say)
+
+
+def _plan_rows(
+    checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
+) -> Plan:
+    options, source, shape = checked.options, checked.source, checked.source.shape
+    dtype, seen = _surveyed(model, source, options)
     what = f"rows of {shape[0]} inputs" if len(shape) == 1 else f"rows of shape {shape}"
-    for line in description(options.data, what, seen):
+    for line in _description(options.data, what, seen):
         say(line)
-    absent = groups.absent(options, source, dtype, seen.mean)
-    mask, names, masks = _players(opened)
+    absent = absent_values(options, source, checked.like, dtype, seen.mean)
+    mask, names, masks = _players(checked)
     outputs = _outputs(model, seen, source, options)
-    before = _chosen_before(options, model, earlier)
+    before = _chosen_before(options, parameters, earlier)
     task = Task(
-        model=options.model, weights=options.weights, trust=options.trust, parameters=fingerprint(model),
-        target=chosen_target(opened, outputs, seen, say), names=names, mask=mask, absent=absent,
-        skip=options.on_bad_row == "skip",
-        threads=threads_of(options, earlier),
+        model=options.model, weights=options.weights, trust=options.trust, parameters=parameters,
+        target=_chosen_target(checked, outputs, seen, say), names=names, mask=mask, absent=absent,
+        skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
-        with_data=options.with_data, inputs=source.names,
+        with_data=options.with_data, inputs=source.names, normalization=checked.normalization,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
     size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker, trial = _tried(task, model, seen, say, chosen_before=bool(before))
-    why = earlier.get(WHY, "") if before else line_of(trial.choices[0].reason)
+    reason = earlier.reason if before and earlier else line_of(trial.choices[0].reason)
     task = replace(task, explainer={**task.explainer, **trial.settings})  # which others need not choose
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
         trial = _try(worker, seen)
     reader = Reader(source, size, dtype, seen.integer_ids, options.with_data or masks is not None)
     first = worker.outputs(torch.from_numpy(seen.example))
-    told = groups.described(options, absent) | _far_zeros(options, source, seen.mean)
-    for warning in told.get("warning", "").splitlines():
+    warning = _far_zeros(options, source, seen.mean)
+    if warning:
         say(f"warning: {warning}")
-    return Plan(seen, reader, task, worker, read, first, told, trial.settings, why, opened.classes)
+    return Plan(
+        seen, reader, task, worker, files, first, absent_record(options, absent, warning), trial.settings, reason,
+        checked.classes,
+    )  # fmt: skip
 
 
-def _far_zeros(options: Options, source: Source, mean: Any) -> dict[str, str]:
-    """What is to be said of zeros in the place of absent inputs, where nobody asked for them and the data is far from
+def _plan_texts(
+    checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
+) -> Plan:
+    options = checked.options
+    seen = survey(checked.source, options.data, TEXT, fail=options.on_bad_row == "fail")
+    for line in _description(options.data, "texts", seen, "nothing in them"):
+        say(line)
+    texts = TextTask(options.tokenizer or Path(options.model), options.players or "word", options.absent)
+    task = Task(
+        model=options.model, weights=options.weights, trust=options.trust, parameters=parameters, target=None,
+        names=None, mask=None, absent={}, skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
+        explainer=options.of_explainer(), tolerance=options.tolerance, texts=texts,
+    )  # fmt: skip
+    some = seen.example[:, 0].tolist()
+    try:
+        with _quiet():
+            worker = TextWorker(task, model)
+            outputs = worker.outputs(some)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{options.model} does not take the texts of {options.data}: {line_of(error)}") from error
+    worker.task = task = replace(task, target=_chosen_target(checked, outputs.shape[1], seen, say))
+    _try_texts(worker, sorted(some, key=len))
+    explainer = worker.explainer
+    say(f"method: {_display(explainer.requested_method)}, by {texts.players}; an absent one is: {explainer.baselines}")
+    absent = AbsentInputs("text", {"absent": str(explainer.baselines)})
+    reader = Reader(checked.source, options.chunk or _CHUNK_TEXTS, TEXT, seen.integer_ids)
+    reason = "the coalitions of each text are evaluated"
+    return Plan(seen, reader, task, worker, files, outputs, absent, {}, reason, checked.classes)
+
+
+def _display(method: str) -> str:
+    """Return the name that people are shown for a method."""
+    return getattr(METHODS.get(method), "name", method)
+
+
+def _far_zeros(options: Options, source: Source, mean: Any) -> str | None:
+    """Return a warning of zeros in the place of absent inputs, where nobody asked for them and the data is far from
     them."""
-    asked = options.baseline or options.background or options.normalize
+    asked = options.baselines or options.background or options.mean or options.std
     far = "" if asked or source.names is None else far_from_zero(mean.tolist(), source.names)
     if not far:
+        return None
+    remedy = "--baselines mean takes the average row instead, and --background averages over some rows"
+    return f"an absent input is 0, as nothing else was said, but {far}; {remedy}"
+
+
+def _threads(options: Options, earlier: JobRecord | None) -> int:
+    """Return the threads of a worker: those that were asked for, that an earlier job had, or that there are."""
+    before = earlier.options.get("threads") if earlier else None
+    return options.threads or before or (1 if options.engine == "ray" else torch.get_num_threads())
+
+
+def _chosen_before(options: Options, parameters: str, earlier: JobRecord | None) -> dict[str, Any]:
+    """Return the method that an earlier job chose for the same model and options, which must not be chosen anew when it
+    is resumed, as it depends on the model's time."""
+    if earlier is None or earlier.parameters != parameters:
         return {}
-    remedy = "--baseline mean takes the average row instead, and --background averages over some rows"
-    return {"warning": f"an absent input is 0, as nothing else was said, but {far}; {remedy}"}
+    same = all(earlier.options.get(name) == value for name, value in options.of_explainer().items())
+    return earlier.method if same else {}
 
 
-def threads_of(options: Options, earlier: Job) -> int:
-    """The threads of a worker: those that were asked for, that an earlier job had, or that there are."""
-    return options.threads or earlier.get("--threads") or (1 if options.engine == "ray" else torch.get_num_threads())
-
-
-def _chosen_before(options: Options, model: nn.Module, earlier: Job) -> dict[str, Any]:
-    """The method that an earlier job chose for the same model and options, which must not be chosen anew when it is
-    resumed, as it depends on the model's time."""
-    same = all(earlier.get(name_of(name)) == value for name, value in options.of_explainer().items())
-    return earlier.get(CHOSEN, {}) if same and earlier.get(PARAMETERS) == fingerprint(model) else {}
-
-
-def _players(opened: Opened) -> tuple[Any, tuple[str, ...] | None, str | None]:
-    """The player of every entry, the players' names, and --players if each row has players of its own."""
-    text = opened.options.players
-    if text is None:
-        return opened.mask, opened.names, None
+def _players(checked: Preflight) -> tuple[Any, tuple[str, ...] | None, str | None]:
+    """Return the player of every entry, the players' names, and --players if each row has players of its own."""
+    text = checked.options.players
+    if text is None or "players" in checked.options.files():
+        return checked.mask, checked.names, None
     try:
-        mask, names = _by_rule(text, opened.source)
+        mask, names = _by_rule(text, checked.source)
     except (BadInput, ImportError) as error:
-        raise BadInput(f"--players is {text}: {line_of(error)}") from error
-    groups.check_names(names)
+        files = "; a file of players is a .json or .npy file" if Path(text).suffix else ""
+        raise BadInput(f"--players is {text}: {line_of(error)}{files}") from error
+    check_player_names(names)
     return (mask, names, None) if mask is not None else (None, None, text)
 
 
 def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
-    """The player of every entry and the players' names; no players if each row has its own."""
+    """Return the player of every entry and the players' names; no players if each row has its own."""
     kind = text.strip().lower().partition(":")[0].partition(",")[0]
     if kind == "prefix":
         if source.names is None:
@@ -168,13 +214,13 @@ def _by_rule(text: str, source: Source) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def _ends(columns: tuple[str, ...], windows: list[int]) -> tuple[str, ...]:
-    """The names of windows of columns: the first and the last in each."""
+    """Return the names of windows of columns: the first and the last in each."""
     first = dict(reversed(list(zip(windows, columns, strict=True))))
     last = dict(zip(windows, columns, strict=True))
     return tuple(first[i] if first[i] == last[i] else f"{first[i]}…{last[i]}" for i in last)
 
 
-def check_device(device: str) -> None:
+def _check_device(device: str) -> None:
     """Refuse a device that cannot be used."""
     try:
         torch.zeros(1, device=device).item()  # there are devices that only pretend to compute
@@ -182,8 +228,8 @@ def check_device(device: str) -> None:
         raise BadInput(f"--device {device} cannot be used: {line_of(error)}") from error
 
 
-def description(data: Path, what: str, seen: Survey, wrong: str = "missing or infinite entries") -> Iterator[str]:
-    """What is known of the data, in some lines."""
+def _description(data: Path, what: str, seen: Survey, wrong: str = "missing or infinite entries") -> Iterator[str]:
+    """Yield some lines that describe the data."""
     text = f"{data}: {seen.rows:,} {what}"
     if seen.bad:
         few = ", ".join(map(str, seen.bad[:_LISTED])) + (", …" if len(seen.bad) > _LISTED else "")
@@ -194,7 +240,7 @@ def description(data: Path, what: str, seen: Survey, wrong: str = "missing or in
 
 
 def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -> int:
-    """The number of outputs that the model has."""
+    """Return the number of outputs that the model has."""
     x = torch.from_numpy(seen.example)
     if options.device is not None:
         model.to(options.device)
@@ -203,7 +249,7 @@ def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -
     except BadInput:
         raise
     except Exception as error:
-        shape, table = tuple(x.shape[1:]), isinstance(file_of(source), Table)
+        shape, table = tuple(x.shape[1:]), isinstance(source, TableSource)
         hint = f"; {shape[0]} columns are inputs; --columns or --drop choose them" if table else ""
         raise BadInput(
             f"{options.model} does not take rows of {options.data}, of shape {shape}: {line_of(error)}{hint}"
@@ -211,14 +257,16 @@ def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -
     return outputs.shape[1]
 
 
-def chosen_target(opened: Opened, outputs: int, seen: Survey, say: Say) -> int | str | None:
-    """The target for the workers; None: each row has its own, or there is only one output."""
-    target, label, classes = opened.target, opened.label, opened.classes
-    check_number(opened.options, classes, outputs)
+def _chosen_target(checked: Preflight, outputs: int, seen: Survey, say: Say) -> int | str | None:
+    """Return the target for the workers; None if each row has its own, or there is only one output."""
+    target, label, classes = checked.target, checked.label, checked.classes
+    check_output_number(checked.options, classes, outputs)
     largest = seen.targets[1] if seen.targets else target if isinstance(target, int) else 0
     if largest >= outputs:
         where = f"column {label!r} has {largest}" if label else f"--target is {largest}"
-        raise BadInput(f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}; {said(classes, outputs)}")
+        raise BadInput(
+            f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}; {outputs_listed(classes, outputs)}"
+        )
     if label is not None:
         say(f"target: column {label!r}, of {outputs} outputs")
         return None
@@ -233,19 +281,25 @@ def chosen_target(opened: Opened, outputs: int, seen: Survey, say: Say) -> int |
 
 
 def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_before: bool) -> tuple[Worker, Attributions]:
-    """A worker that has explained two rows, and their attributions."""
+    """Return a worker that has explained two rows, and their attributions."""
     x = torch.from_numpy(seen.example)
     try:
-        with quiet():
+        with _quiet():
             worker = Worker(task, model)
             _check_base(worker, x)
             trial = _try(worker, seen)
     except BadInput:
         raise
     except Exception as error:
+        method = task.explainer["method"]
+        if isinstance(model, BlackBox) and method != "auto":
+            raise BadInput(
+                f"{task.model} can be evaluated, but has no graph that --method {method} could go through "
+                f"({line_of(error)}): give auto, exact, bayesian or permutation, or a factory that builds the model"
+            ) from error
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
     reason = "as chosen before" if chosen_before else line_of(trial.reason)
-    say(f"method: {trial.method} ({reason})")
+    say(f"method: {_display(trial.method)} ({reason})")
     return worker, trial
 
 
@@ -255,7 +309,7 @@ def _check_base(worker: Worker, x: Tensor) -> None:
     outputs = worker.outputs(torch.from_numpy(rows).reshape(-1, *x.shape[1:]))
     target = worker.task.target
     if not (outputs[:, target] if isinstance(target, int) else outputs).isfinite().all():
-        what = "--background" if name == "background" else "--baseline"
+        what = "--background" if name == "background" else "--baselines"
         raise BadInput(
             f"{worker.task.model}: its output is not finite where all inputs are absent; give another {what}"
         )
@@ -272,8 +326,88 @@ def _try(worker: Worker, seen: Survey) -> Attributions:
     return result
 
 
+def _try_texts(worker: TextWorker, texts: list[str]) -> None:
+    """Explain the shortest text that can be explained."""
+    model = worker.task.model
+    try:
+        with _quiet():
+            found = next(filter(None, (worker.explained(text, worker.task.target) for text in texts)), None)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{model} cannot be explained: {line_of(error)}") from error
+    if found is None:
+        raise BadInput(f"{model}: its outputs for the first texts are not finite")
+    if worker.task.explainer["error_bars"] and found.std is None:
+        raise BadInput("one permutation has no error bars: give more --max-evaluations")
+
+
+def _surveyed(model: nn.Module, source: Source, options: Options) -> tuple[str, Survey]:
+    """Return NumPy's name for the dtype of the rows that the model takes, and the survey of them.
+
+    A module with an embedding takes whole numbers, or floats of which it makes some whole itself. It is given whole
+    numbers where all entries are whole and it takes them, and floats otherwise.
+    """
+
+    def seen(dtype: str) -> Survey:
+        return survey(source, options.data, dtype, fail=options.on_bad_row == "fail")
+
+    normalised = options.mean is not None or options.std is not None
+    if isinstance(model, BlackBox):
+        if normalised and model.dtype == _WHOLE:
+            raise _not_whole(options)
+        return model.dtype, seen(model.dtype)
+    if not takes_integers(model):
+        floats = _floats(model, options)
+        return floats, seen(floats)
+    if normalised:
+        floats = _floats(model, options)
+        real = seen(floats)
+        if isinstance(model, fx.GraphModule) or _mistyped(model, real):
+            raise _not_whole(options)
+        return floats, real
+    if isinstance(model, fx.GraphModule):
+        return _WHOLE, seen(_WHOLE)
+    whole: Survey | Fraction
+    try:
+        whole = seen(_WHOLE)
+    except Fraction as error:
+        whole = error
+    if isinstance(whole, Survey) and not _mistyped(model, whole):
+        return _WHOLE, whole
+    floats = _floats(model, options)
+    real = seen(floats)
+    if not _mistyped(model, real):
+        return floats, real
+    if isinstance(whole, Fraction):
+        raise whole
+    return _WHOLE, whole
+
+
+def _not_whole(options: Options) -> BadInput:
+    return BadInput(
+        f"{options.model} takes whole numbers, of which --mean and --std would make fractions: leave them out"
+    )
+
+
+def _floats(model: nn.Module, options: Options) -> str:
+    dtype = str(input_dtype(model)).removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise BadInput(f"{options.model}: computes in {dtype}; models in {', '.join(_DTYPES)} can be explained")
+    return dtype
+
+
+def _mistyped(model: nn.Module, seen: Survey) -> bool:
+    """Return True if a model fails on rows because of their dtype."""
+    try:
+        outputs_of(model, torch.from_numpy(seen.example), device_of(model))
+    except Exception as error:  # noqa: BLE001 (whatever else a model fails by is told when it is tried)
+        return re.search("dtype|scalar type|Input type", str(error)) is not None
+    return False
+
+
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Hide what torch.export prints about a model that it cannot trace; the error says enough."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)

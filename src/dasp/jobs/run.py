@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from dasp.errors import BadInput
-from dasp.jobs.engines import Explained, Order, locally, on_ray
-from dasp.jobs.identity import check_free, continues, describe
-from dasp.jobs.inputs import contents
-from dasp.jobs.model_files import is_factory
+from dasp.jobs.checkpoint import Checkpoint, DamagedPart
+from dasp.jobs.identity import check_free, continues, record_of
 from dasp.jobs.options import Options
-from dasp.jobs.output import Job, check_beside, finished_job, is_complete
-from dasp.jobs.parts import Damaged, Parts
-from dasp.jobs.plan import CHOSEN, WHY, Plan, Say, plan
-from dasp.jobs.text_plan import plan_texts
+from dasp.jobs.output import check_beside, finished_job, is_complete
+from dasp.jobs.plan import Plan, Say, plan
+from dasp.jobs.preflight import Preflight
+from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
+from dasp.jobs.worker import explained_table
+from dasp.models.model_files import is_factory
 
 __all__ = ["explain"]
 
@@ -27,26 +30,25 @@ _RANDOM = "its weights are random, unless it loads or sets them itself; --weight
 _TRIES = 3  # to join parts that were whole when they were written
 
 
-def explain(options: Options, say: Say = print) -> None:
-    """Explain the rows of a file, or those that an interrupted run has left."""
-    with Parts(options.output) as parts:
-        begun, finished = parts.job(), finished_job(options.output)
-        planned = (plan if options.text is None else plan_texts)(options, begun or finished or {}, say)
-        chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
-        job = describe(chosen, planned.worker.model, planned.outputs, planned.contents, planned.survey.bad)
-        job[CHOSEN], job[WHY] = planned.settled, planned.why
-        job["absent inputs"] = planned.absent
-        if finished == job and not is_complete(options.output):
-            finished = {}
+def explain(checked: Preflight, say: Say = print) -> None:
+    """Explain the rows of a job, or those that an interrupted run has left."""
+    options = checked.options
+    with Checkpoint(options.output) as parts:
+        begun, finished = parts.record(), finished_job(options.output)
+        earlier = next((found for found in (begun, finished) if isinstance(found, JobRecord)), None)
+        planned = plan(checked, earlier, say)
+        record = _record(options, planned)
+        if finished == record and not is_complete(options.output):
+            finished = UnreadableRecord()
         if not options.overwrite:
             check_beside(options.output)
-            check_free(begun, finished, job, options.output, parts.folder)
-        if finished == job:
+            check_free(begun, finished, record, options.output, parts.folder)
+        if finished == record:
             parts.remove()
             say(f"{options.output}: done before, with the same model, data and options")
             return
-        if begun != job:
-            parts.begin(job, keep=continues(begun, job))
+        if begun != record:
+            parts.begin(record, keep=continues(begun, record))
         if (
             is_factory(options.model)
             and options.weights is None
@@ -54,13 +56,21 @@ def explain(options: Options, say: Say = print) -> None:
         ):
             print(f"dasp: {options.model}: {_RANDOM}", file=sys.stderr)
         for _ in range(_TRIES):
-            with suppress(Damaged):  # since it was written: it is done again
-                _work(options, planned, parts, job, say)
+            with suppress(DamagedPart):  # since it was written: it is done again
+                _work(options, planned, parts, record, say)
                 return
         raise BadInput(f"{parts.folder}: parts are not there as they were written, again and again; check the disk")
 
 
-def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> None:
+def _record(options: Options, planned: Plan) -> JobRecord:
+    chosen = replace(options, chunk=planned.reader.size, threads=planned.task.threads)
+    return record_of(
+        chosen, planned.task.parameters, planned.outputs, planned.files.checksums, planned.survey.bad, planned.absent,
+        planned.method, planned.reason,
+    )  # fmt: skip
+
+
+def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord, say: Say) -> None:
     """Explain the rows that are not done, and write the output."""
     rows, size = planned.survey.rows, planned.reader.size
     chunks = -(-rows // size)
@@ -74,13 +84,13 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
         _progress(rows, before) as advance,
         closing(_results(options, planned, done)) as new,
     ):
-        for result in new:
-            parts.commit(result.number, result.table)
-            advance(_rows_of(result.number, rows, size))
+        for number, table in new:
+            parts.commit(number, table)
+            advance(_rows_of(number, rows, size))
     seconds = time.perf_counter() - start
-    about: dict[str, Any] = {"files": options.file_names(), "outputs": planned.outputs.shape[1]}
-    about |= {"output names": list(planned.classes)} if planned.classes else {}
-    written = parts.finish(chunks, job, about)
+    model = options.model if ":" in options.model else Path(options.model).name
+    result = JobResult(model, options.data.name, planned.outputs.shape[1], planned.classes or ())
+    written = parts.finish(chunks, record, result)
     rate = (rows - before) / seconds
     say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
     for line in written.notes.lines(written.summary.rows, options.tolerance):
@@ -90,7 +100,7 @@ def _work(options: Options, planned: Plan, parts: Parts, job: Job, say: Say) -> 
 
 
 def _draws(stream: Any) -> bool:
-    """Whether a stream can write the blocks that bars are drawn with."""
+    """Return True if a stream can write the blocks that bars are drawn with."""
     try:
         "█…".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -99,20 +109,18 @@ def _draws(stream: Any) -> bool:
 
 
 @contextmanager
-def _unchanged(options: Options, planned: Plan, parts: Parts) -> Iterator[None]:
+def _unchanged(options: Options, planned: Plan, parts: Checkpoint) -> Iterator[None]:
     """Refuse the rows if model or data changed while they were explained; an error may come from that as well."""
     try:
         yield
     except Exception:
-        _check_contents(options, planned, parts)
+        _check_files(options, planned, parts)
         raise
-    _check_contents(options, planned, parts)
+    _check_files(options, planned, parts)
 
 
-def _check_contents(options: Options, planned: Plan, parts: Parts) -> None:
-    now = contents(options, planned.worker.model)
-    changed = [name for name, checksum in planned.contents.items() if now[name] != checksum]
-    if changed:
+def _check_files(options: Options, planned: Plan, parts: Checkpoint) -> None:
+    if changed := planned.files.changed(options, planned.worker.model):
         parts.remove()
         raise BadInput(
             f"{' and '.join(changed)} changed while the job ran: its rows may be of either, and are removed; run the "
@@ -120,13 +128,18 @@ def _check_contents(options: Options, planned: Plan, parts: Parts) -> None:
         )
 
 
-def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator[Explained, None, None]:
+def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator[tuple[int, pa.Table], None, None]:
+    """Yield the explained rows of chunks that are not done, by their numbers: in this process one after the other, on
+    Ray in any order. The rows are the same, to the bit."""
     if len(done) * planned.reader.size >= planned.survey.rows:
         return
     if options.engine == "ray":
+        from dasp.jobs.ray_engine import Order, on_ray  # noqa: PLC0415 (Ray is for clusters only)
+
         yield from on_ray(Order(planned.task, planned.reader, done, options.ray_address, options.workers))
-    else:
-        yield from locally(planned.worker, planned.reader, done)
+        return
+    for chunk in planned.reader.chunks(done):
+        yield chunk.number, explained_table(planned.worker, chunk)
 
 
 def _rows_of(number: int, rows: int, size: int) -> int:
@@ -135,11 +148,26 @@ def _rows_of(number: int, rows: int, size: int) -> int:
 
 @contextmanager
 def _progress(rows: int, before: int) -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal; nothing is shown if stderr is a file."""
+    """Show a bar for so many rows on a terminal, some of which were done before; give a function that is told of more
+    of them. Nothing is shown if stderr is a file."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from dasp.jobs.progress import progress_bar  # noqa: PLC0415 (rich is for terminals only)
+    from rich import progress as bars  # noqa: PLC0415 (rich is for terminals only)
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    with progress_bar(rows, before) as advance:
-        yield advance
+    class Rate(bars.ProgressColumn):
+        """The speed of the last seconds."""
+
+        def render(self, task: bars.Task) -> Text:
+            """Show rows per second, once they are known."""
+            return Text(f"{task.speed:,.1f} rows/s" if task.speed else "")
+
+    columns = (
+        bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), Rate(),
+        bars.TimeRemainingColumn(),
+    )  # fmt: skip
+    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("explaining", total=rows, completed=before)
+        yield lambda more: progress.advance(bar, more)

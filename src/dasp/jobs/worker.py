@@ -1,6 +1,7 @@
-"""One worker of a job: it has the model, and makes chunks of explained rows from chunks of rows.
+"""The workers of a job: one has the model, and makes chunks of explained rows from chunks of rows.
 
 What it makes of a chunk depends on nothing but the chunk, so that it does not matter which worker does it, or when.
+Rows are entries of arrays (`Worker`) or pieces of texts (`TextWorker`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import logging
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,23 +22,29 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, OverflowingRows
-from dasp.explainer import Explainer
+from dasp.explainer import Explainer, TextExplainer
 from dasp.explainer.result import Attributed
+from dasp.explainer.text.shap_format import Attributions
 from dasp.games.request import Request
-from dasp.jobs.evaluated import Evaluated
+from dasp.games.target import Selection
+from dasp.jobs.absent_inputs import Normalization
 from dasp.jobs.identity import fingerprint
-from dasp.jobs.models import load_model
-from dasp.jobs.notes import Notes
-from dasp.jobs.reading.arrow import column, texts
 from dasp.jobs.reading.chunks import Chunk
+from dasp.jobs.reading.source import column, lists, texts
+from dasp.jobs.summary import Notes
+from dasp.models.loading import load_model, read_tokenizer
+from dasp.models.wrappers import BlackBox
 from dasp.players import named
 
-__all__ = ["Task", "Texts", "Worker", "Works", "explained", "model_of", "outputs_of", "seeded", "silent"]
+__all__ = [
+    "AnyWorker", "Task", "TextTask", "TextWorker", "Worker", "explained_table", "outputs_of", "worker_of",
+]  # fmt: skip
+
 
 
 @dataclass(frozen=True)
-class Texts:
-    """How texts are explained."""
+class TextTask:
+    """The options of a task whose rows are texts."""
 
     tokenizer: Path  # its folder
     players: str
@@ -46,7 +53,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Task:
-    """All that a worker has to know; can be sent to another machine that has the same files."""
+    """All that a worker has to know. It can be sent to another machine that has the same files."""
 
     model: str
     weights: Path | None
@@ -61,37 +68,40 @@ class Task:
     explainer: dict[str, Any]  # further options of an `Explainer`
     tolerance: float | None = None  # the user's, if there is one
     masks: str | None = None  # --players, if each row has players of its own
-    with_data: bool = False  # whether the rows are written, too
+    with_data: bool = False  # True if the rows are written, too
     inputs: tuple[str, ...] | None = None  # names of the entries, if they have some
-    texts: Texts | None = None  # if the rows are texts
+    texts: TextTask | None = None  # if the rows are texts
+    normalization: Normalization | None = None  # that the model expects
 
 
-class Works(Protocol):
+class AnyWorker(Protocol):
     """A worker, whatever its rows are."""
 
     model: nn.Module
 
     def explain(self, chunk: Chunk) -> pa.Table:
-        """The rows of the output for a chunk of the input."""
+        """Return the rows of the output for a chunk of the input."""
 
 
 class Worker:
     """A model and its explainer, for chunk after chunk."""
 
     def __init__(self, task: Task, model: nn.Module | None = None) -> None:
-        model = model_of(task) if model is None else model
+        model = _model_of(task) if model is None else model
         torch.set_num_threads(task.threads)
         self.task, self.model = task, model
         mask = None if task.mask is None else torch.from_numpy(task.mask)
         given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
+        if task.normalization is not None:
+            given |= {"mean": task.normalization.mean, "std": task.normalization.std}
         explained: Any = model
-        if isinstance(model, Evaluated):
+        if isinstance(model, BlackBox):
             model.use_threads(task.threads)
             explained = model.to(task.explainer["device"]).function
         self.explainer = Explainer(explained, feature_mask=mask, **given, **task.explainer)
 
     def explain(self, chunk: Chunk) -> pa.Table:
-        """The rows of the output for a chunk of the input; those with players of their own one by one."""
+        """Return the rows of the output for a chunk of the input; those with players of their own one by one."""
         if self.task.masks is None:
             return self._explain(chunk)
         alone = [Notes.off(self._explain_alone(chunk.only(row))) for row in np.eye(len(chunk.values), dtype=bool)]
@@ -99,7 +109,7 @@ class Worker:
         return sum((notes for notes, _ in alone), Notes()).on(pa.concat_tables(tables) if tables else pa.table({}))
 
     def _explain_alone(self, row: Chunk) -> pa.Table:
-        """A row with players of its own."""
+        """Return a row with players of its own, explained."""
         try:
             assert row.data is not None
             self.use_players_of(row.data)
@@ -126,7 +136,7 @@ class Worker:
         return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
 
     def explained(self, request: Request) -> tuple[Attributed | None, Tensor]:
-        """Those of the rows explained that can be, if there are any, and which these are."""
+        """Explain those of the rows that can be, if there are any; and return True for each of these."""
         finite = request.full.isfinite().cpu()
         while finite.any():
             rows = finite.nonzero()[:, 0]
@@ -137,24 +147,24 @@ class Worker:
         return None, finite
 
     def outputs(self, x: Tensor) -> Tensor:
-        """The model's outputs for rows, (rows, outputs)."""
+        """Return the model's outputs for rows, (rows, outputs)."""
         self._seed()
         parts = x.split(self.task.explainer["batch_size"] or len(x))
-        return torch.cat([outputs_of(self.model, part, self.explainer.device) for part in parts]).cpu()
+        return torch.cat([outputs_of(self.explainer.model, part, self.explainer.device) for part in parts]).cpu()
 
     def prepare(self, x: Tensor, target: Any = None) -> Request:
-        """What is asked of some rows: the task's target, or one that is given for each row."""
+        """Return a request for some rows, with the task's target, or one that is given for each row."""
         self._seed()
         return self.explainer.prepare(x, self.task.target if target is None else target)
 
     def run(self, request: Request) -> Attributed:
-        """The rows explained, in the same way every time."""
+        """Explain the rows, in the same way every time."""
         self._seed()
-        with silent():
+        with _silent():
             return self.explainer.run(request)
 
     def _seed(self) -> None:
-        seeded(self.task.explainer["seed"])
+        _seed_all(self.task.explainer["seed"])
 
     def _notes(self, result: Attributed) -> Notes:
         infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
@@ -162,7 +172,8 @@ class Worker:
         return Notes(infinite=int(infinite), missed=0 if missed is None else int(missed.sum()), gaps=result.unbalanced)
 
     def _missed(self, result: Attributed) -> Tensor | None:
-        """Which rows missed the user's tolerance; None if there is none, as the method's own is not theirs."""
+        """Return True for each row that missed the user's tolerance; None if there is none, as the method's own is not
+        theirs."""
         if self.task.tolerance is None:
             return None
         return torch.zeros(len(result.gap), dtype=torch.bool) if result.missed is None else result.missed
@@ -176,7 +187,7 @@ class Worker:
             "prediction": _column(result.prediction),
             "base_value": _column(result.base.expand(result.prediction.shape)),
             **self._players("", "values", result.values),
-            **({} if result.std is None else self._players("sd:", "sd", result.std)),
+            **({} if result.std is None else self._players("error_std:", "error_std", result.std)),
             "gap": _column(result.gap),
             "method": texts([result.method] * rows),
             "evaluations": _column(result.evaluations),
@@ -193,7 +204,7 @@ class Worker:
         return notes.on(pa.table(columns, metadata=about or None))
 
     def _data(self, chunk: Chunk) -> dict[str, pa.Array]:
-        """The rows as the file has them, if they are wanted."""
+        """Return the rows as the file has them, if they are to be written."""
         if chunk.data is None or not self.task.with_data:
             return {}
         flat = chunk.data.reshape(len(chunk.data), -1)
@@ -202,22 +213,125 @@ class Worker:
         return {f"data:{name}": column(flat[:, i]) for i, name in enumerate(self.task.inputs)}
 
     def _players(self, prefix: str, together: str, values: Tensor) -> dict[str, pa.Array]:
-        """A column for each player, or one with lists if they have no names."""
+        """Return a column for each player, or one with lists if they have no names."""
         flat = self._flat(values)
         if self.task.names is None:
             return {together: _lists(flat)}
         return {prefix + name: column(flat[:, i]) for i, name in enumerate(self.task.names)}
 
     def _flat(self, values: Tensor) -> Any:
-        """The values of the players, (rows, players)."""
+        """Return the values of the players, (rows, players)."""
         flat = values.detach().cpu().reshape(len(values), -1).numpy()
         if self.task.mask is None:
             return flat
         return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
 
 
-def model_of(task: Task) -> nn.Module:
-    """The model of a task, which must be the one that it was planned with."""
+class TextWorker:
+    """A model, its tokenizer and their explainer, for chunk after chunk."""
+
+    def __init__(self, task: Task, model: nn.Module | None = None) -> None:
+        assert task.texts is not None
+        model = _model_of(task) if model is None else model
+        torch.set_num_threads(task.threads)
+        own = task.explainer
+        self.task, self.model = task, model.to(own["device"])
+        self.explainer = TextExplainer(
+            self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
+            baselines=task.texts.absent, method=own["method"], tolerance=own["tolerance"],
+            max_evaluations=own["max_evaluations"], batch_size=own["batch_size"], seed=own["seed"],
+        )  # fmt: skip
+
+    def outputs(self, some: Sequence[str]) -> Tensor:
+        """Return the model's outputs for texts, (texts, outputs)."""
+        _seed_all(self.task.explainer["seed"])
+        with _silent():
+            return self.explainer.outputs(some).reshape(len(some), -1)
+
+    def explain(self, chunk: Chunk) -> pa.Table:
+        """Return the rows of the output for a chunk of the input."""
+        ids = chunk.ids.to_pylist()
+        given = [self.task.target] * len(ids) if chunk.targets is None else chunk.targets.tolist()
+        found = [self._named(*each) for each in zip(ids, chunk.values[:, 0], given, strict=True)]
+        there = np.array([each is not None for each in found])
+        lost = [id_ for id_, each in zip(ids, found, strict=True) if each is None]
+        if lost and not self.task.skip:
+            raise BadInput(
+                f"the model's output for the text of id {lost[0]} is not finite; --on-bad-row skip leaves such rows out"
+            )
+        rows, notes = [each for each in found if each is not None], Notes.of_rows(lost)
+        if not rows:
+            return notes.on(pa.table({}))
+        kept = chunk.only(there)
+        return (notes + self._notes(kept.values[:, 0].tolist(), rows)).on(
+            _text_table(kept.ids, rows, tolerated=self.task.tolerance is not None)
+        )
+
+    def explained(self, text: str, target: Any) -> Attributions | None:
+        """Explain a text, in the same way every time; None if outputs are not finite."""
+        outputs = self.outputs([text])
+        if not Selection.of(outputs, target)(outputs).isfinite().all():
+            return None
+        _seed_all(self.task.explainer["seed"])
+        try:
+            with _silent():
+                return self.explainer.attribute([text], target)
+        except OverflowingRows:
+            return None
+
+    def _named(self, id_: Any, text: str, target: Any) -> Attributions | None:
+        """Explain a text, with its id in errors."""
+        try:
+            return self.explained(text, target)
+        except BadInput as error:
+            raise BadInput(f"the text of id {id_}: {error}") from error
+
+    def _notes(self, some: Sequence[str], rows: list[Attributions]) -> Notes:
+        infinite = sum(not bool(row.values[0].isfinite().all()) for row in rows)
+        return Notes(infinite=infinite, missed=sum(map(_text_missed, rows)), cut=sum(map(self._is_cut, some)))
+
+    def _is_cut(self, text: str) -> bool:
+        vocabulary = self.explainer.vocabulary
+        assert vocabulary is not None
+        return len(vocabulary.tokenizer(text, verbose=False)["input_ids"]) > vocabulary.limit
+
+
+def _text_missed(row: Attributions) -> bool:
+    return row.missed is not None and bool(row.missed.any())
+
+
+def worker_of(task: Task) -> AnyWorker:
+    """Return the worker for a task."""
+    return Worker(task) if task.texts is None else TextWorker(task)
+
+
+def _text_table(ids: pa.Array, rows: list[Attributions], *, tolerated: bool) -> pa.Table:
+    pieces = [row.pieces[0] for row in rows if row.pieces is not None]
+    lengths = [len(own) for own in pieces]
+    values = torch.cat([row.values[0] for row in rows]).double().numpy()
+    unknown = [[torch.full_like(row.values[0], torch.nan)] for row in rows]  # one permutation has no deviation
+    error_std = torch.cat([(row.std or none)[0] for row, none in zip(rows, unknown, strict=True)]).double().numpy()
+    return pa.table({
+        "id": ids,
+        "target": _joined([row.target for row in rows], np.int32),
+        "prediction": _joined([row.prediction for row in rows], np.float32),
+        "base_value": _joined([row.base for row in rows], np.float32),
+        "pieces": lists(texts([piece for own in pieces for piece in own]), lengths),
+        "values": lists(column(values), lengths),
+        "error_std": lists(column(error_std), lengths),
+        "gap": _joined([row.gap for row in rows], np.float64),
+        "method": texts([row.method for row in rows]),
+        "evaluations": _joined([row.evaluations for row in rows], np.int64),
+        **({"missed": column(np.array([_text_missed(row) for row in rows]))} if tolerated else {}),
+    })  # fmt: skip
+
+
+def _joined(parts: list[Any], dtype: Any) -> pa.Array:
+    return column(torch.cat([part.reshape(-1).cpu() for part in parts]).numpy().astype(dtype))
+
+
+def _model_of(task: Task) -> nn.Module:
+    """Return the model of a task, which must be the one that it was planned with."""
     torch.set_num_threads(task.threads)
     model = load_model(task.model, weights=task.weights, trust=task.trust)
     if fingerprint(model) != task.parameters:
@@ -227,15 +341,15 @@ def model_of(task: Task) -> nn.Module:
     return model
 
 
-def seeded(seed: int) -> None:
+def _seed_all(seed: int) -> None:
     """Start the global generators anew, for models and methods that use them."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - Captum's
     torch.manual_seed(seed)
 
 
-def explained(worker: Works, chunk: Chunk) -> pa.Table:
-    """The rows of the output for a chunk, which may have none; an error says in which rows it was."""
+def explained_table(worker: AnyWorker, chunk: Chunk) -> pa.Table:
+    """Return the rows of the output for a chunk, which may have none. An error says in which rows it was."""
     if not len(chunk.values):
         return pa.table({})
     try:
@@ -245,8 +359,8 @@ def explained(worker: Works, chunk: Chunk) -> pa.Table:
         raise
 
 
-def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
-    """The model's outputs for rows that it is given at once, (rows, outputs)."""
+def outputs_of(model: Callable[..., Any], x: Tensor, device: Any = None) -> Tensor:
+    """Return the model's outputs for rows that it is given at once, (rows, outputs)."""
     with torch.no_grad():
         result = model(x.to(device))
     if not isinstance(result, Tensor):
@@ -261,7 +375,7 @@ def outputs_of(model: nn.Module, x: Tensor, device: Any = None) -> Tensor:
 
 
 def _lists(rows: Any) -> pa.Array:
-    """A list for each row."""
+    """Return a list for each row."""
     return pa.FixedSizeListArray.from_arrays(column(rows.reshape(-1)), rows.shape[1])
 
 
@@ -270,8 +384,8 @@ def _column(values: Tensor) -> pa.Array:
 
 
 @contextmanager
-def silent() -> Iterator[None]:
-    """Without warnings, one for each chunk: what is to be said of it is in its `Notes`."""
+def _silent() -> Iterator[None]:
+    """Give no warnings, of which there would be one for each chunk: the `Notes` of the chunk say what is needed."""
     log = logging.getLogger("dasp")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dasp.display import CHANNELS
 from dasp.errors import BadInput, line_of
-from dasp.jobs.formats import FORMATS, Stored, format_of
-from dasp.jobs.notes import Notes
-from dasp.jobs.reading.arrow import floats
+from dasp.jobs.output import FORMATS, StoredOutput, format_of
+from dasp.jobs.reading.source import floats
+from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
 from dasp.words import plain
 
 __all__ = ["Contents", "OutputRows", "read"]
@@ -59,29 +59,23 @@ class Contents:
     """An output file, with what it says of all its rows."""
 
     file: Path
-    stored: Stored
+    stored: StoredOutput
+    record: JobRecord  # of the job that wrote it
 
-    @cached_property
-    def job(self) -> dict[str, Any]:
-        """The options and checksums of the job."""
-        return self.stored.job
-
-    @cached_property
-    def notes(self) -> Notes:
-        """The warnings about the rows."""
-        known = {field.name for field in fields(Notes)}
-        found = {name: value for name, value in self.stored.notes.items() if name in known}
-        return Notes(**{**found, "ids": tuple(found.get("ids", ()))})
+    @property
+    def result(self) -> JobResult:
+        """What was known when all rows were written."""
+        return self.stored.result
 
     @cached_property
     def files(self) -> dict[str, str]:
         """The names of the model's and the data's files."""
-        return {name: plain(value) for name, value in self.stored.notes.get("files", {}).items()}
+        return {"MODEL": plain(self.result.model), "DATA": plain(self.result.data)}
 
     @cached_property
     def outputs(self) -> list[str]:
         """The names of the model's outputs, if they are known."""
-        return [plain(name) for name in self.stored.notes.get("output names") or []]
+        return [plain(name) for name in self.result.output_names]
 
     def output(self, target: int) -> str:
         """Return the name of an output, or its number."""
@@ -92,7 +86,7 @@ class Contents:
         """The names of the players' columns; none if values are lists."""
         columns = self.stored.schema.names
         between = columns[columns.index("base_value") + 1 : columns.index("gap")]
-        return [] if "values" in between else [name for name in between if not name.startswith("sd:")]
+        return [] if "values" in between else [name for name in between if not name.startswith("error_std:")]
 
     @cached_property
     def others(self) -> list[str]:
@@ -113,7 +107,7 @@ class Contents:
     @cached_property
     def has_errors(self) -> bool:
         """True if standard deviations are known."""
-        return any(name == "sd" or name.startswith("sd:") for name in self.others)
+        return any(name == "error_std" or name.startswith("error_std:") for name in self.others)
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
@@ -155,9 +149,9 @@ class Contents:
         known = set(table.column_names) - set(self.names)  # an older output may have a player by any name
         if self.names:
             values: Any = np.stack([numbers(name) for name in self.names], 1)
-            std: Any = np.stack([numbers(f"sd:{name}") for name in self.names], 1) if self.has_errors else None
+            std: Any = np.stack([numbers(f"error_std:{name}") for name in self.names], 1) if self.has_errors else None
         else:
-            values, std = _lists(table["values"]), _lists(table["sd"]) if self.has_errors else None
+            values, std = _lists(table["values"]), _lists(table["error_std"]) if self.has_errors else None
         masks = _lists(table["players"]) if "players" in known and not self.is_text else None
         if masks is not None:  # a value for every player instead of one for every entry
             firsts = [np.unique(mask, return_index=True)[1] for mask in masks]
@@ -200,11 +194,13 @@ def read(output: Path) -> Contents:
     if output.suffix.lower() not in FORMATS:
         raise BadInput(f"{output}: a name that ends in .parquet or .csv is needed: an output of dasp explain")
     try:
-        found = Contents(output, format_of(output).read(output))
+        stored = format_of(output).read(output)
     except FileNotFoundError as error:
         raise BadInput(f"{output}: there is no such file") from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadInput(f"{output}: cannot be read: {line_of(error)}") from error
-    if not found.job or not {"base_value", "gap"} <= set(found.stored.schema.names):
+    if isinstance(stored.record, UnreadableRecord):
+        raise BadInput(f"{output}: {stored.record.reason}")
+    if not {"base_value", "gap"} <= set(stored.schema.names):
         raise BadInput(f"{output}: was not written by dasp explain")
-    return found
+    return Contents(output, stored, stored.record)

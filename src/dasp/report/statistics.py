@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.display import display_name, half_of_mean, uncertain, word_of
+from dasp.display import display_name, half_of_mean, uncertain
+from dasp.jobs.options import name_of
+from dasp.jobs.record import AbsentInputs
+from dasp.jobs.summary import word_of
 from dasp.report.contents import Contents, OutputRows
 from dasp.words import INTERVAL, number, plain
 
@@ -24,8 +27,6 @@ __all__ = ["Fact", "Player", "Statistics", "Verdict", "capital", "facts", "optio
 
 _FEW = 8  # outputs that are listed
 _GOOD = 0.25  # of the typical size of a value: errors beyond it are a warning
-_PARAMETERS = "the model's parameters"
-_HIDDEN = ("dasp", "torch", "why", "transformers", "skipped rows", "absent inputs", "the method that was chosen")
 
 
 @dataclass(frozen=True)
@@ -218,15 +219,15 @@ def _share(known: Statistics) -> float:
 
 def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     """List what was explained, how, and with which errors."""
-    job = contents.job
-    left_out = int(job.get("skipped rows", {}).get("number", 0)) + contents.notes.left_out
+    record = contents.record
+    left_out = record.skipped.number + contents.result.notes.left_out
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
-    yield Fact("Model", contents.files.get("MODEL", "not recorded"), f"parameters {_short(job, _PARAMETERS)}")
-    yield Fact("Data", contents.files.get("DATA", "not recorded"), rows)
+    yield Fact("Model", contents.files["MODEL"], f"parameters {record.parameters[:12]}")
+    yield Fact("Data", contents.files["DATA"], rows)
     yield Fact("Explained output", _target(contents, known), "")
     yield Fact("Players", *_players(contents, known))
-    yield Fact("An absent input is", _absent(job), "")
-    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(str(job.get("why", ""))))
+    yield Fact("An absent input is", _absent(record.absent), "")
+    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(record.reason))
     if len(known.evaluations):
         low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
         same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
@@ -237,13 +238,9 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     sizes = float(np.nanmax(np.abs(known.change), initial=0.0))
     beside = f"the output changes by up to {number(sizes)}"
     yield Fact("Largest completeness gap", number(gap, digits=2), f"{beside}; values that add up can still be wrong")
-    tolerance = job.get("--tolerance")
+    tolerance = record.options.get("tolerance")
     missed = f"{int(known.missed.sum()):,} of {known.rows:,} rows missed it" if len(known.missed) else ""
     yield Fact("Tolerance", "none was asked for" if tolerance is None else f"{tolerance:g}", missed)
-
-
-def _short(job: dict[str, Any], name: str) -> str:
-    return str(job.get(name, "not recorded"))[:12]
 
 
 def _count_of_rows(rows: int) -> str:
@@ -256,14 +253,14 @@ def capital(text: str) -> str:
 
 
 def _target(contents: Contents, known: Statistics) -> str:
-    job, outputs = contents.job, contents.stored.notes.get("outputs")
+    outputs = contents.result.outputs
     if outputs == 1:
         return "the only one"
     if len(known.targets) == 1:
         named = contents.output(known.targets[0]) if contents.outputs else f"number {known.targets[0]}"
         return f"{named}, of {outputs} outputs" if outputs else named
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
-    given = job.get("--target")
+    given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {given!r}"
     return f"{how} ({listed})"
 
@@ -282,16 +279,15 @@ def _players(contents: Contents, known: Statistics) -> tuple[str, str]:
     return told, "columns" if contents.mask is None else f"groups of {len(contents.mask):,} columns"
 
 
-def _absent(job: dict[str, Any]) -> str:
-    told = job.get("absent inputs", {})
-    given = str(told.get("from", "not recorded")).replace("--", "")
-    if told.get("what") == "text":
-        return f"replaced by: {given.removeprefix('absent ')}"
-    if told.get("what") == "background":
+def _absent(absent: AbsentInputs) -> str:
+    given = " ".join(f"{name} {value}" for name, value in absent.options.items())
+    if absent.kind == "text":
+        return f"replaced by: {absent.options['absent']}"
+    if absent.kind == "background":
         return f"taken from the rows of the {given}, and outputs are averaged"
-    if "value" in told:
-        return f"{number(float(told['value']))} ({given})"
-    return "the average of its column (baseline mean)" if given == "baseline mean" else given
+    if absent.value is not None:
+        return f"{number(absent.value)} ({given})"
+    return "the average of its column (baselines mean)" if given == "baselines mean" else given
 
 
 def _errors(known: Statistics) -> tuple[str, str]:
@@ -304,7 +300,8 @@ def _errors(known: Statistics) -> tuple[str, str]:
 
 def options_of(contents: Contents) -> dict[str, str]:
     """Return the options of the job that were not left at their defaults, and the versions."""
-    job = contents.job
-    versions: dict[str, str] = {name: str(job[name]) for name in ("dasp", "torch", "transformers") if name in job}
-    given = {name: value for name, value in job.items() if name not in _HIDDEN and value not in (None, False)}
-    return {**versions, **{name: str(value) for name, value in given.items()}}
+    record = contents.record
+    versions = {name: version for name, version in asdict(record.software).items() if version is not None}
+    given = {name: value for name, value in {**record.options, **record.files}.items() if value not in (None, False)}
+    digests = {"the model's parameters": record.parameters, "the model's outputs": record.outputs}
+    return {**versions, **{name_of(name): str(value) for name, value in given.items()}, **digests}

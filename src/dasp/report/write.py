@@ -48,7 +48,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
     return render(
         "report.html",
         script="report.js",
-        title=f"Explanation of {contents.files.get('MODEL', 'the model')}",
+        title=f"Explanation of {contents.files['MODEL']}",
         contents=contents,
         known=known,
         kind=rows.kind,
@@ -76,8 +76,8 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
 
 
 def _warnings(contents: Contents, known: Statistics) -> list[str]:
-    zeros = contents.job.get("absent inputs", {}).get("warning")
-    return [*([zeros] if zeros else []), *contents.notes.lines(known.rows, contents.job.get("--tolerance"))]
+    record, zeros = contents.record, contents.record.absent.warning
+    return [*([zeros] if zeros else []), *contents.result.notes.lines(known.rows, record.options.get("tolerance"))]
 
 
 def _has_places(kind: str) -> bool:

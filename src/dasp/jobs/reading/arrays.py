@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.files import check_file, check_unpacked
-from dasp.jobs.reading.source import BYTES, RawChunk
+from dasp.jobs.reading.source import BYTES, RawChunk, check_file, check_unpacked
 
 __all__ = ["ARRAYS", "NPY", "NPZ", "entry_names", "load", "open_array"]
 
@@ -31,7 +30,7 @@ _DIMENSIONS = 32
 
 
 class _Header(NamedTuple):
-    """What the beginning of an array says of the rest."""
+    """The beginning of an array, which describes the rest."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -44,7 +43,7 @@ class _Header(NamedTuple):
 
 
 def load(file: Path, limit: int) -> NDArray[Any]:
-    """The array of a .npy file, of at most `limit` bytes."""
+    """Return the array of a .npy file, of at most `limit` bytes."""
     with NPY.opened(file) as (stream, header):
         check_unpacked(file, "the array", header.bytes, limit)
         entries = np.frombuffer(_read(file, stream, header.bytes), header.dtype)
@@ -52,7 +51,7 @@ def load(file: Path, limit: int) -> NDArray[Any]:
 
 
 def entry_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names for the entries of a row: x0, x1, …"""
+    """Return names for the entries of a row: x0, x1, …"""
     return tuple(f"x{i}" for i in range(shape[0]))
 
 
@@ -75,7 +74,7 @@ class NPY:
         return [self.file]
 
     def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
-        """Chunks of `size` rows, which have neither ids nor targets."""
+        """Yield chunks of `size` rows, which have neither ids nor targets."""
         with self.opened(self.file) as (stream, header):
             if header.shape != (self.rows, *self.shape):
                 raise BadInput(f"{self.file}: has changed while it was read")
@@ -88,7 +87,7 @@ class NPY:
     @staticmethod
     @contextmanager
     def opened(file: Path) -> Iterator[tuple[IO[bytes], _Header]]:
-        """A stream of the entries, and what is known of them."""
+        """Give a stream of the entries, and the header."""
         check_file(file)
         try:
             stream = file.open("rb")
@@ -110,7 +109,7 @@ class NPZ(NPY):
     @staticmethod
     @contextmanager
     def opened(file: Path) -> Iterator[tuple[IO[bytes], _Header]]:
-        """A stream of the entries, unpacked as they are read, and what is known of them."""
+        """Give a stream of the entries, unpacked as they are read, and the header."""
         check_file(file)
         try:
             archive = zipfile.ZipFile(file)
@@ -138,7 +137,7 @@ ARRAYS: dict[str, type[NPY]] = {".npy": NPY, ".npz": NPZ}
 
 
 def open_array(file: Path, limit: int) -> NPY:
-    """The array of a file, which must have rows and features; a row may take `limit` bytes."""
+    """Open the array of a file, which must have rows and features. A row may take `limit` bytes."""
     kind = ARRAYS[file.suffix.lower()]
     with kind.opened(file) as (_, header):
         rows, *shape = header.shape or (0,)
@@ -149,7 +148,7 @@ def open_array(file: Path, limit: int) -> NPY:
 
 
 def _header(file: Path, stream: IO[bytes], size: int) -> _Header:
-    """The header of an array whose file has so many bytes; the stream is at the first entry then."""
+    """Read the header of an array whose file has so many bytes. Then the stream is at the first entry."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers by old versions of Python
@@ -169,7 +168,7 @@ def _header(file: Path, stream: IO[bytes], size: int) -> _Header:
 
 
 def _rows(file: Path, stream: IO[bytes], start: int, header: _Header, rows: range) -> NDArray[Any]:
-    """Some rows of the array that begins at `start`."""
+    """Read some rows of the array that begins at `start`."""
     count, *shape = header.shape
     item = header.dtype.itemsize
     if not header.fortran:
@@ -184,7 +183,7 @@ def _rows(file: Path, stream: IO[bytes], start: int, header: _Header, rows: rang
 
 
 def _read(file: Path, stream: IO[bytes], size: int, place: int | None = None) -> bytes:
-    """So many bytes from a place on, or from where the stream is."""
+    """Read so many bytes from a place on, or from where the stream is."""
     try:
         if place is not None:
             stream.seek(place)
@@ -199,5 +198,5 @@ def _read(file: Path, stream: IO[bytes], size: int, place: int | None = None) ->
 
 
 def _broken(file: Path, error: Exception) -> BadInput:
-    """The error for a file that a library cannot read; it can raise anything if the file is damaged."""
+    """Return the error for a file that a library cannot read; it can raise anything if the file is damaged."""
     return BadInput(f"{file}: cannot be read: {line_of(error)}")

@@ -20,12 +20,17 @@ from numpy.typing import NDArray
 
 from dasp.errors import BadInput, Fraction, line_of
 from dasp.jobs.reading.arrays import ARRAYS, entry_names, open_array
-from dasp.jobs.reading.arrow import column
-from dasp.jobs.reading.classes import said
-from dasp.jobs.reading.files import check_unpacked, is_folder
-from dasp.jobs.reading.normalized import Normalized, Scaling, file_of
-from dasp.jobs.reading.source import BYTES, Source
-from dasp.jobs.reading.tables import CSV, TABLES, Table, is_number, open_table
+from dasp.jobs.reading.source import BYTES, Source, check_unpacked, column, is_folder
+from dasp.jobs.reading.tables import (
+    TABLES,
+    CSVSource,
+    TableHeader,
+    TableSource,
+    is_number,
+    open_table,
+    outputs_listed,
+    read_header,
+)
 
 __all__ = ["TEXT", "Chunk", "Reader", "Survey", "open_data", "open_like", "read_all", "survey"]
 
@@ -43,10 +48,10 @@ class Chunk:
     ids: pa.Array
     targets: NDArray[np.int64] | None  # (n,) class indices
     bad: list[int]  # row numbers
-    data: NDArray[Any] | None = None  # the rows as the file has them, if they are wanted
+    data: NDArray[Any] | None = None  # the rows as the file has them, if they are needed
 
     def only(self, which: NDArray[np.bool_]) -> Chunk:
-        """The same chunk with some of its usable rows."""
+        """Return the same chunk with some of its usable rows."""
         targets, data = (None if x is None else x[which] for x in (self.targets, self.data))
         return replace(self, values=self.values[which], ids=self.ids.filter(column(which)), targets=targets, data=data)
 
@@ -62,7 +67,7 @@ class Reader:
     with_data: bool = False
 
     def chunks(self, skip: frozenset[int] = frozenset()) -> Iterator[Chunk]:
-        """The chunks, without those whose number is in `skip`."""
+        """Yield the chunks, without those whose number is in `skip`."""
         for raw in self.source.chunks(self.size, skip):
             start, targets = raw.number * self.size, raw.targets
             cast, good = _cast(raw.values, self.dtype)
@@ -71,13 +76,13 @@ class Reader:
             ids = ids.cast(pa.int64()) if self.integer_ids else ids
             chosen = None if targets is None else targets[good].astype(np.int64)
             bad = [start + int(i) for i in np.flatnonzero(~good)]
-            data = (raw.values if raw.data is None else raw.data)[good] if self.with_data else None
+            data = raw.values[good] if self.with_data else None
             yield Chunk(raw.number, cast[good], ids.filter(column(good)), chosen, bad, data)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of the data after one pass over it."""
+    """The result of one pass over the data."""
 
     rows: int
     bad: list[int]  # row numbers
@@ -85,12 +90,12 @@ class Survey:
     data: NDArray[Any]  # the same as the file has them
     mean: NDArray[np.float64]  # of the usable rows: (*shape)
     targets: tuple[int, int] | None  # the smallest and largest class index, of a column of them
-    integer_ids: bool  # whether ids that are text are all whole numbers
+    integer_ids: bool  # True if ids that are text are all whole numbers
     repeated: int  # rows whose id an earlier row has
     reduced: Counter[str]  # in how many rows what the file has is not kept
 
     def warnings(self) -> Iterator[str]:
-        """What is odd in the data, though it can be used."""
+        """Yield what is odd in the data, though it can be used."""
         if self.repeated:
             yield f"{self.repeated:,} of {self.rows:,} rows have an id that an earlier row has, too"
         for what, rows in self.reduced.items():
@@ -107,12 +112,14 @@ def open_data(
     limit: int,
     text: bool = False,
     classes: tuple[str, ...] | None = None,
+    header: TableHeader | None = None,
 ) -> Source:
-    """The source that a file or folder is; only tables have columns to choose. A row may take `limit` bytes. With
-    `text`, the only column has texts. The target may have names of `classes`."""
+    """Open a file or folder as a source. Only tables have columns to choose; their `header` may be known already. A row
+    may take `limit` bytes. With `text`, the only column has texts. The target may have names of `classes`."""
     suffix, folder = path.suffix.lower(), is_folder(path)
     if suffix in TABLES and not folder:
-        return open_table(path, columns, drop or [], id_, target, limit, text=text, classes=classes)
+        header = header or read_header(path, limit)
+        return open_table(path, header, columns, drop or [], id_, target, limit, text=text, classes=classes)
     for option, value in {
         "--text" if text else "--columns": columns,
         "--drop": drop,
@@ -120,10 +127,10 @@ def open_data(
         "--target": target,
     }.items():
         if value is not None and (folder or suffix in ARRAYS):
-            outputs = f"; {said(classes, len(classes))}" if classes and option == "--target" else ""
+            outputs = f"; {outputs_listed(classes, len(classes))}" if classes and option == "--target" else ""
             raise BadInput(f"{option} names columns, but {path} has none: only CSV and Parquet files have{outputs}")
     if folder:
-        from dasp.jobs.reading.images import open_images  # noqa: PLC0415 (Pillow is for images only)
+        from dasp.jobs.reading.image_folder import open_images  # noqa: PLC0415 (Pillow is for images only)
 
         return open_images(path, limit)
     if suffix in ARRAYS:
@@ -139,7 +146,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
     example: list[NDArray[Any]] = []
     data: list[NDArray[Any]] = []
     ends: list[int] = []
-    integer_ids = isinstance(file_of(source), CSV)  # other files say what their ids are
+    integer_ids = isinstance(source, CSVSource)  # other files say what their ids are
     hashes: list[NDArray[np.int64]] = []  # of the ids
     reduced: Counter[str] = Counter()
     wordless = dtype == TEXT
@@ -162,7 +169,7 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
         count, good = count + len(values), good + int(usable.sum())
         total += 0 if dtype == TEXT else cast[usable].sum(0, dtype=np.float64)
         wordless = wordless and all(map(is_number, cast[usable].flat))
-        data += list((values if raw.data is None else raw.data)[usable][: _FEW - len(example)])
+        data += list(values[usable][: _FEW - len(example)])
         example += list(cast[usable][: _FEW - len(example)])
         integer_ids = integer_ids and _whole(raw.ids)
         hashes += [] if raw.ids is None else [_hashes(path, raw.ids)]
@@ -180,12 +187,12 @@ def survey(source: Source, path: Path, dtype: str, *, fail: bool) -> Survey:
 
 
 def _together(source: Source) -> int:
-    """How many rows to look at together."""
+    """Return the number of rows to look at together."""
     return max(1, min(_SURVEYED, _ENTRIES // math.prod(source.shape)))
 
 
 def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
-    """Numbers that are equal where ids are, and hardly ever elsewhere; they take less memory than ids do."""
+    """Return numbers that are equal where ids are, and hardly ever elsewhere; they take less memory than ids do."""
     try:
         return np.fromiter((hash(str(id_)) for id_ in ids.to_pylist()), np.int64, len(ids))
     except Exception as error:  # times that Python does not have, and the like
@@ -193,7 +200,7 @@ def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
 
 
 def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], option: str, limit: int) -> Source:
-    """The source of a file that an option names, whose columns and shape must be those of the data."""
+    """Open a file that an option names, whose columns and shape must be those of the data."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
         source = open_data(path, named, limit=limit)
@@ -205,19 +212,9 @@ def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], opt
     return source
 
 
-def read_all(
-    path: Path,
-    columns: list[str] | None,
-    shape: tuple[int, ...],
-    dtype: str,
-    option: str,
-    limit: int,
-    scaling: Scaling | None = None,
-) -> NDArray[Any]:
-    """All rows of a small file (a baseline, a background), whose shape must be that of the data; they may take `limit`
-    bytes together, and are scaled as the data is."""
-    source = open_like(path, columns, shape, option, limit)
-    source = source if scaling is None else Normalized(source, scaling)
+def read_all(source: Source, path: Path, dtype: str, option: str, limit: int) -> NDArray[Any]:
+    """Read all rows of a small file (baselines, a background) that `open_like` has opened. They may take `limit` bytes
+    together."""
     rows = _concatenated(source, path, option, limit)
     values, good = _cast(rows, dtype)
     if not good.all():
@@ -241,13 +238,13 @@ def _concatenated(source: Source, path: Path, option: str, limit: int) -> NDArra
 
 
 def _cast(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Values in the dtype, and which rows are usable: finite there, and whole if it is an integer type."""
+    """Return values in the dtype, and True for each row that is usable: finite there, and whole for an integer type."""
     cast, fits = _entries(values, dtype)
     return cast, np.asarray(fits.reshape(len(values), -1).all(1))
 
 
 def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Values in the dtype, and which of them are usable; texts if there is anything in them."""
+    """Return values in the dtype, and True for each that is usable; a text is if there is anything in it."""
     if dtype == TEXT:
         written = [bool(text and text.strip()) for text in values.flat]
         return values, np.array(written, dtype=bool).reshape(values.shape)
@@ -257,7 +254,7 @@ def _entries(values: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np
 
 
 def _fractions(values: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """Which values are not whole, if these are to be."""
+    """Return True for each value that is not whole, if these are to be."""
     if dtype == TEXT or np.dtype(dtype).kind == "f":
         return np.zeros(values.shape, bool)
     with np.errstate(invalid="ignore"):
@@ -268,9 +265,8 @@ def _what(source: Source, row: NDArray[Any], dtype: str) -> str:
     """Say what is wrong with a row."""
     _, fits = _entries(row, dtype)
     if fits.all():
-        table = file_of(source)
-        assert isinstance(table, Table)  # others have no targets that could be missing
-        return f"no target (column {table.target!r})"
+        assert isinstance(source, TableSource)  # others have no targets that could be missing
+        return f"no target (column {source.target!r})"
     broken = _fractions(row, dtype)
     where = tuple(int(i) for i in np.argwhere(broken if broken.any() else ~fits)[0])
     place = f"column {source.names[where[0]]!r}" if source.names else f"entry {where}"
@@ -290,7 +286,7 @@ def _check_targets(path: Path, targets: NDArray[np.float64], start: int) -> None
 
 
 def _whole(ids: pa.Array | None) -> bool:
-    """Whether ids are text that is whole numbers, in the only way to write these."""
+    """Return True if ids are text that is whole numbers, in the only way to write these."""
     if ids is None or not pa.types.is_string(ids.type):
         return False
     try:

@@ -1,11 +1,16 @@
-"""Rows of a CSV or Parquet file, read as a stream: memory does not grow with the file."""
+"""Rows of a CSV or Parquet file, read as a stream: memory does not grow with the file.
+
+A column may have the target of each row, by the number of an output or by its name. A name that is a number must be
+the number of its output. So a target means the same whether it is looked up among the names or counted, and whether a
+file has it as a text or as a number.
+"""
 
 from __future__ import annotations
 
 import csv
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,20 +22,25 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.arrow import floats, strings
-from dasp.jobs.reading.classes import indices, said
-from dasp.jobs.reading.files import check_file, check_unpacked
-from dasp.jobs.reading.source import BYTES, RawChunk
+from dasp.jobs.options import is_utf8
+from dasp.jobs.reading.source import BYTES, RawChunk, check_file, check_unpacked, floats, strings
 
-__all__ = ["CSV", "TABLES", "Parquet", "Table", "column_types", "is_number", "open_table"]
+__all__ = [
+    "PREDICTED", "TABLES", "CSVSource", "TableHeader", "TableSource", "is_number", "open_table", "outputs_listed",
+    "read_header", "target_numbers", "wrong_with",
+]  # fmt: skip
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
+PREDICTED = "predicted"  # as `dasp.games.target` has it, which needs torch
+_TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = frozenset(pv.ConvertOptions().null_values)
+_LISTED = 8
 _LINE = 16  # bytes that an entry of two characters (and lines that are parsed together) can take, for each of them
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSource:
     """A file with named columns, of which some are the model's inputs."""
 
     file: Path
@@ -38,8 +48,9 @@ class Table:
     id: str | None
     target: str | None
     limit: int  # bytes that a row may take
-    text: bool = False  # whether the only input is a text
+    text: bool = False  # True if the only input is a text
     classes: tuple[str, ...] | None = None  # names that the target may have
+    lines: _Lines | None = None  # how a text file is written
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,18 +63,18 @@ class Table:
         return [self.file]
 
     @property
-    def wanted(self) -> list[str]:
+    def columns_read(self) -> list[str]:
         """The columns that are read, each once."""
         return list(dict.fromkeys([*self.names, *filter(None, (self.id, self.target))]))
 
     def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
-        """Chunks of `size` rows, (n, features), with ids and targets if there are such columns."""
+        """Yield chunks of `size` rows, (n, features), with ids and targets if there are such columns."""
         for number, table in enumerate(_rechunked(self._batches(), size)):
             if number not in skip:
                 try:
                     chunk = self._chunk(number, table, number * size)
                 except (pa.ArrowException, ValueError, TypeError) as error:
-                    raise _told(self.file, error) from error
+                    raise _pyarrow_error(self.file, error) from error
                 yield chunk
 
     def _chunk(self, number: int, table: pa.Table, start: int) -> RawChunk:
@@ -77,47 +88,51 @@ class Table:
     def _targets(self, column: pa.ChunkedArray, start: int) -> NDArray[np.float64]:
         if self.classes is None or not _textual(column.type):
             return floats(column)
-        return indices(column.to_pylist(), self.classes, start)
+        return target_numbers(column.to_pylist(), self.classes, start)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
-class CSV(Table):
+class CSVSource(TableSource):
     """A text file with commas, semicolons or tabs between entries; the first line has the names."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        head = _head(self.file, self.limit)
+        lines = self.lines
+        assert lines is not None
         named = self.target if self.classes else None
         texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id, named])], pa.string())
-        numbers = [name for name in self.wanted if name not in texts]
-        types = {name: pa.bool_() if name in head.booleans else pa.float64() for name in numbers}
-        convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.wanted)
-        read = pv.ReadOptions(block_size=head.block, use_threads=False, column_names=head.names, skip_rows=1)
-        parse = pv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
+        numbers = [name for name in self.columns_read if name not in texts]
+        types = {name: pa.bool_() if name in lines.booleans else pa.float64() for name in numbers}
+        convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.columns_read)
+        read = pv.ReadOptions(block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=1)
+        parse = pv.ParseOptions(delimiter=lines.separator, newlines_in_values=True)
         try:
             yield from pv.open_csv(self.file, read, parse, convert)
         except (pa.ArrowException, OSError) as error:
-            raise _told(self.file, error, head.names, self.target) from error
+            raise _pyarrow_error(self.file, error, lines.names, self.target) from error
 
 
-class Parquet(Table):
+class ParquetSource(TableSource):
     """A Parquet file, whose nulls are missing values."""
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(self.file) as stored:
-                rows = max(1, min(_ROWS, 2**24 // len(self.wanted)))
-                yield from stored.iter_batches(rows, columns=self.wanted, use_threads=False)
+                rows = max(1, min(_ROWS, 2**24 // len(self.columns_read)))
+                yield from stored.iter_batches(rows, columns=self.columns_read, use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise _told(self.file, error) from error
+            raise _pyarrow_error(self.file, error) from error
 
 
-TABLES: dict[str, type[Table]] = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".parquet": Parquet, ".pq": Parquet}
+TABLES: dict[str, type[TableSource]] = {
+    ".csv": CSVSource, ".tsv": CSVSource, ".txt": CSVSource, ".parquet": ParquetSource, ".pq": ParquetSource,
+}  # fmt: skip
 
 
 def open_table(
     file: Path,
+    header: TableHeader,
     columns: list[str] | None,
     drop: list[str],
     id_: str | None,
@@ -126,13 +141,13 @@ def open_table(
     *,
     text: bool = False,
     classes: tuple[str, ...] | None = None,
-) -> Table:
-    """A table whose inputs are `columns`, by default all but those to drop, the id and the target; a row may take
-    `limit` bytes. With `text`, the only column of inputs has texts. The target may have names of `classes`."""
-    types = column_types(file, limit)
+) -> TableSource:
+    """Return a table whose inputs are `columns`, by default all but those to drop, the id and the target. A row may
+    take `limit` bytes. With `text`, the only column of inputs has texts. The target may have names of `classes`."""
+    types = header.types
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
-            outputs = f"; {said(classes, len(classes))}" if classes and name == target else ""
+            outputs = f"; {outputs_listed(classes, len(classes))}" if classes and name == target else ""
             raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}{outputs}")
     names = [name for name in columns or types if name not in drop and (columns or name not in (id_, target))]
     if len(set(names)) < len(names):
@@ -151,17 +166,27 @@ def open_table(
     if not names:
         raise BadInput(f"{file}: no column is left as an input")
     check_unpacked(file, "a row", len(names) * BYTES, limit)
-    return TABLES[file.suffix.lower()](file, tuple(names), id_, target, limit, text, classes)
+    return TABLES[file.suffix.lower()](file, tuple(names), id_, target, limit, text, classes, header.lines)
 
 
-def column_types(file: Path, limit: int) -> dict[str, Any]:
-    """The names of all columns, and their types where the file says them."""
+class TableHeader(NamedTuple):
+    """The part of a table before its rows."""
+
+    types: dict[str, Any]  # of all columns by their names; None where the file does not say them
+    lines: _Lines | None  # of a text file
+
+
+def read_header(file: Path, limit: int) -> TableHeader:
+    """Read the names of all columns, and their types where the file says them. A line may take `limit` bytes."""
     check_file(file)
-    return _types(file) if TABLES[file.suffix.lower()] is Parquet else dict.fromkeys(_head(file, limit).names)
+    if TABLES[file.suffix.lower()] is ParquetSource:
+        return TableHeader(_types(file), None)
+    lines = _first_lines(file, limit)
+    return TableHeader(dict.fromkeys(lines.names), lines)
 
 
-class _Head(NamedTuple):
-    """What is known from the first two lines of a CSV file."""
+class _Lines(NamedTuple):
+    """The form of a text file, as its first two lines show it."""
 
     names: list[str]
     separator: str
@@ -169,7 +194,7 @@ class _Head(NamedTuple):
     block: int  # bytes that hold some lines
 
 
-def _head(file: Path, limit: int) -> _Head:
+def _first_lines(file: Path, limit: int) -> _Lines:
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             line, second = (stream.readline(limit // _LINE + 1) for _ in range(2))
@@ -188,7 +213,7 @@ def _head(file: Path, limit: int) -> _Head:
     if all(map(is_number, names)):
         raise BadInput(f"{file}: the first line has numbers; the names of the columns are needed there")
     booleans = {name for name, entry in zip(names, first, strict=False) if entry.lower() in ("true", "false")}
-    return _Head(names, separator, booleans, max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second))))
+    return _Lines(names, separator, booleans, max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second))))
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -203,7 +228,7 @@ def _types(file: Path) -> dict[str, Any]:
         schema = pq.read_schema(file)
         names, types = schema.names, schema.types
     except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: names that are not UTF-8
-        raise _told(file, error) from error
+        raise _pyarrow_error(file, error) from error
     _distinct(file, names)
     return dict(zip(names, types, strict=True))
 
@@ -228,7 +253,7 @@ def _twice(names: list[str]) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number."""
+    """Return True if a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -240,9 +265,9 @@ def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _told(file: Path, error: Exception, names: list[str] | None = None, target: str | None = None) -> BadInput:
-    """The error that pyarrow reports, with the column's name instead of its number, and rows counted from 0; what to do
-    with a column of texts."""
+def _pyarrow_error(file: Path, error: Exception, names: list[str] | None = None, target: str | None = None) -> BadInput:
+    """Return the error that pyarrow reports, with the column's name instead of its number, rows counted from 0, and
+    what to do with a column of texts."""
     said = line_of(error)
     found = re.search(r"In CSV column #(\d+):", said)
     name = (names or [])[int(found[1])] if found else ""
@@ -256,7 +281,7 @@ def _told(file: Path, error: Exception, names: list[str] | None = None, target: 
 
 
 def _rechunked(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of `size` rows, the last one shorter."""
+    """Yield the same rows in tables of `size` rows, the last one shorter."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -269,3 +294,65 @@ def _rechunked(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Tabl
             count += rest.num_rows
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def wrong_with(names: Sequence[str]) -> str | None:
+    """Say why names cannot be those of outputs; None if they can.
+
+    >>> wrong_with(["benign", "malignant"]), wrong_with(["1", "2"])
+    (None, "output 0 is called '1', which is the number of another; call it something else")
+    """
+    for place, name in enumerate(names):
+        number = _number_in(name)
+        if not name or not is_utf8(name):
+            return f"output {place} has {'no name' if not name else 'a name that is not UTF-8'}"
+        if name in names[:place]:
+            return f"{name!r} is there twice; every output needs a name of its own"
+        if name == PREDICTED:
+            return f"{name!r} means the largest output; call output {place} something else"
+        if number is not None and number != place:
+            return f"output {place} is called {name!r}, which is the number of another; call it something else"
+    return None
+
+
+def outputs_listed(names: Sequence[str] | None, outputs: int) -> str:
+    """List the outputs that there are.
+
+    >>> outputs_listed(None, 3), outputs_listed(["benign", "malignant"], 2)
+    ('outputs are 0 to 2', "outputs are 'benign', 'malignant'")
+    """
+    if names is None:
+        return f"outputs are 0 to {outputs - 1}" if outputs > 1 else "the only output is 0"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"outputs are {', '.join(map(repr, names[:_LISTED]))}{more}"
+
+
+def target_numbers(texts: Sequence[str | None], names: Sequence[str], start: int) -> NDArray[np.float64]:
+    """Return the number of the output that each text names, NaN where it is missing. The first is that of row `start`.
+
+    >>> target_numbers(["malignant", "benign", None, "1"], ["benign", "malignant"], 0)
+    array([ 1.,  0., nan,  1.])
+    """
+    known = {name: float(place) for place, name in enumerate(names)}
+    for row, text in enumerate(texts):
+        if text not in known:
+            known[text or ""] = _index(text or "", known, f"row {start + row}", names)
+    return np.array([known[text or ""] for text in texts], dtype=np.float64)
+
+
+def _index(text: str, known: dict[str, float], where: str, names: Sequence[str]) -> float:
+    stripped = text.strip()
+    if stripped in known:
+        return known[stripped]
+    number = np.nan if stripped in _MISSING else _number_in(stripped)
+    if number is None:
+        raise BadInput(f"the target in {where} is {text!r}; {outputs_listed(names, len(names))}")
+    return number
+
+
+def _number_in(text: str) -> float | None:
+    """Return the number that a text is in a file, if it is one."""
+    try:
+        return _TRUTH[text.lower()] if text.lower() in _TRUTH else float(text)
+    except ValueError:
+        return None

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.reading.arrow import texts
-from dasp.jobs.reading.files import check_unpacked, is_folder, is_utf8
-from dasp.jobs.reading.source import BYTES, RawChunk
+from dasp.jobs.options import is_utf8
+from dasp.jobs.reading.source import BYTES, RawChunk, check_unpacked, is_folder, texts
 
-__all__ = ["IMAGES", "Images", "image_files", "open_images"]
+__all__ = ["IMAGES", "ImageFolder", "image_files", "open_images"]
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # whatever its name: other formats can start programs
@@ -42,7 +41,7 @@ class _Decoded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageFolder:
     """Image files of one size, in the order of their names: channels first, in [0, 1]."""
 
     folder: Path
@@ -52,7 +51,7 @@ class Images:
     names: None = None
 
     def chunks(self, size: int, skip: frozenset[int] = frozenset()) -> Iterator[RawChunk]:
-        """Chunks of `size` images, (n, channels, height, width); their ids are paths within the folder."""
+        """Yield chunks of `size` images, (n, channels, height, width); their ids are paths within the folder."""
         for number in range(-(-len(self.files) // size)):
             if number not in skip:
                 files = self.files[number * size : (number + 1) * size]
@@ -73,7 +72,7 @@ class Images:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All images below a folder, except hidden ones."""
+    """Return all images below a folder, except hidden ones."""
     try:
         found = [file for file in folder.rglob("*") if file.suffix.lower() in IMAGES]
     except OSError as error:
@@ -88,10 +87,10 @@ def image_files(folder: Path) -> list[Path]:
     return files
 
 
-def open_images(folder: Path, limit: int) -> Images:
-    """The images of a folder, each of which may take `limit` bytes."""
+def open_images(folder: Path, limit: int) -> ImageFolder:
+    """Open the images of a folder, each of which may take `limit` bytes."""
     files = image_files(folder)
-    return Images(folder, files, _decode(files[0], limit).pixels.shape, limit)
+    return ImageFolder(folder, files, _decode(files[0], limit).pixels.shape, limit)
 
 
 def _decode(file: Path, limit: int) -> _Decoded:
@@ -117,14 +116,14 @@ def _decode(file: Path, limit: int) -> _Decoded:
 
 
 def _mode(file: Path, image: Image.Image) -> str:
-    """Grey, or red, green and blue."""
+    """Return Pillow's name for grey, or for red, green and blue."""
     if image.mode not in (*_GREY, *_COLOUR):
         raise BadInput(f"{file}: images of mode {image.mode} are not read; save them as a NumPy array")
     return "L" if image.mode in _GREY else "RGB"
 
 
 def _reduced(image: Image.Image) -> Iterator[str]:
-    """What is lost when the image becomes grey or red, green and blue in 8 bits."""
+    """Yield what is lost when the image becomes grey or red, green and blue in 8 bits."""
     if image.mode in _ALPHA or "transparency" in image.info:
         yield "transparency is left out"
     if any(";16" in str(tile) for tile in getattr(image, "tile", ())):
@@ -133,7 +132,7 @@ def _reduced(image: Image.Image) -> Iterator[str]:
 
 @contextmanager
 def _unlimited() -> Iterator[None]:
-    """Pillow's own limit on pixels is put aside: there is ours, which can be raised."""
+    """Put Pillow's own limit on pixels aside: there is ours, which can be raised."""
     before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
         yield

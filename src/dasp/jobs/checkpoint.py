@@ -1,7 +1,8 @@
-"""The parts of an output on disk, so that a job that is killed at any moment goes on where it stopped.
+"""The checkpoint of a job: parts of its output on disk, so that a job that is killed at any moment goes on where it
+stopped.
 
     OUT.parquet.parts/
-        job.json          what is computed: checksums of model and data, all options that change the result; and a token
+        job.json          the record of the job, and a token
         lock              held while a process works here; the system releases it when the process ends
         000017.part       the explained rows of chunk 17: a seal, and an Arrow file
 
@@ -27,21 +28,22 @@ import pyarrow as pa
 from filelock import lock_descriptor
 
 from dasp.errors import BadInput, line_of
-from dasp.jobs.output import Job, Written, beside, parts_of, place, stamp, write
+from dasp.jobs.output import Written, beside, parts_of, place, stamp, write
+from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
 
-__all__ = ["Damaged", "Parts", "packed", "unpacked"]
+__all__ = ["Checkpoint", "DamagedPart", "packed", "unpacked"]
 
 _OURS = re.compile(r"lock|output(\.parquet|\.pq|\.csv)|(output\.csv\.json|job\.json|\d{6,}\.part)(\.writing)?")
 _SEAL = hashlib.sha256().digest_size
 _WINDOWS = os.name == "nt"
 
 
-class Damaged(Exception):
+class DamagedPart(Exception):
     """A part is not there, or not as it was written."""
 
 
-class Parts:
-    """The directory of parts beside an output, locked while this exists as a context."""
+class Checkpoint:
+    """The folder of parts beside an output, locked while this is open as a context."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -105,7 +107,8 @@ class Parts:
                     )
 
     def _locked(self) -> BinaryIO | None:
-        """The lock; None if the process that had it has removed the file: a lock on that would keep nobody out."""
+        """Return the lock, or None if the process that had it has removed the file: a lock on that would keep out
+        nobody."""
         try:
             lock = (self.folder / "lock").open("ab")
         except FileNotFoundError:
@@ -139,12 +142,12 @@ class Parts:
                 f"{self.folder}: was removed or changed by somebody else while the job ran; run the same command again"
             )
 
-    def job(self) -> Job | None:
-        """The job that the parts belong to; None if none was begun, an empty job, which equals no other, if damaged."""
-        job, self._token = _read_job(self.folder)
-        return job
+    def record(self) -> JobRecord | UnreadableRecord | None:
+        """Return the record of the job that the parts belong to, or None if none was begun."""
+        record, self._token = _read_job(self.folder)
+        return record
 
-    def begin(self, job: Job, *, keep: bool = False) -> None:
+    def begin(self, record: JobRecord, *, keep: bool = False) -> None:
         """Begin a job, without any parts; or `keep` those of a job that differs in nothing that they depend on."""
         with _writing(self.folder):
             self._check_owned(begun=keep)
@@ -152,11 +155,12 @@ class Parts:
                 self._clear()
                 self._token = secrets.token_hex(16)
             assert self._token is not None
+            job = record.to_json()
             content = {"job": job, "token": self._token, "sha256": _digest_of(job, self._token)}
             self._write("job.json", json.dumps(content, indent=1).encode())
 
     def done(self) -> frozenset[int]:
-        """The numbers of the chunks that are there, as they were written."""
+        """Return the numbers of the chunks that are there, as they were written."""
         found = (int(file.stem) for file in self.folder.glob("*.part"))
         return frozenset(number for number in found if self._is_whole(number))
 
@@ -167,16 +171,16 @@ class Parts:
             self._check_owned()
             self._write(_name(number), self._seal(number, content), content)
 
-    def finish(self, chunks: int, job: Job, about: dict[str, Any] | None = None) -> Written:
-        """Join the parts into the output, and remove them. What is beside it comes first: it has the checksum.
+    def finish(self, chunks: int, record: JobRecord, result: JobResult | None = None) -> Written:
+        """Join the parts into the output, and remove them. The file beside it comes first: it has the checksum.
 
-        Raises `Damaged` if a part is not as it was written: it is no longer among those that are done.
+        Raises `DamagedPart` if a part is not as it was written: it is no longer among those that are done.
         """
         temporary = self.folder / f"output{self.output.suffix.lower()}"
         with _writing(self.output):
             self._check_owned()
             with temporary.open("wb") as stream:
-                written = write(map(self._read, range(chunks)), stream, job, self.output, about or {})
+                written = write(map(self._read, range(chunks)), stream, record, self.output, result)
                 stream.flush()
                 os.fsync(stream.fileno())
             if not written.summary.rows:
@@ -199,15 +203,15 @@ class Parts:
         try:
             content = memoryview((self.folder / _name(number)).read_bytes())  # not mapped: many maps are too many
         except OSError as error:
-            raise Damaged from error
+            raise DamagedPart from error
         if content[:_SEAL] != self._seal(number, content[_SEAL:]):
-            raise Damaged
+            raise DamagedPart
         return unpacked(content[_SEAL:])
 
     def _is_whole(self, number: int) -> bool:
         try:
             self._read(number)
-        except Damaged:
+        except DamagedPart:
             return False
         return True
 
@@ -225,19 +229,21 @@ def _name(number: int) -> str:
     return f"{number:06}.part"
 
 
-def _read_job(folder: Path) -> tuple[Job | None, str | None]:
-    """The job of a folder and its token; an empty job without a token if the file is damaged, None if it is absent."""
+def _read_job(folder: Path) -> tuple[JobRecord | UnreadableRecord | None, str | None]:
+    """Return the record in a folder and its token; no token if it is damaged, None if there is no record."""
     try:
         content = json.loads((folder / "job.json").read_bytes())
         job, token, digest = content["job"], content["token"], content["sha256"]
     except FileNotFoundError:
         return None, None
     except (ValueError, TypeError, KeyError):
-        return {}, None
-    return (job, token) if _digest_of(job, token) == digest else ({}, None)
+        return UnreadableRecord("its job.json is damaged"), None
+    if _digest_of(job, token) != digest:
+        return UnreadableRecord("its job.json is damaged"), None
+    return JobRecord.from_json(job), token
 
 
-def _digest_of(job: Job, token: str) -> str:
+def _digest_of(job: Any, token: str) -> str:
     return hashlib.sha256(json.dumps([job, token]).encode()).hexdigest()
 
 
@@ -251,7 +257,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def packed(table: pa.Table) -> Any:
-    """A table as the content of an Arrow file: one batch, since a slice would bring the whole table along."""
+    """Return a table as the content of an Arrow file: one batch, since a slice would bring the whole table along."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -259,5 +265,5 @@ def packed(table: pa.Table) -> Any:
 
 
 def unpacked(content: Any) -> pa.Table:
-    """The table of an Arrow file."""
+    """Return the table of an Arrow file."""
     return pa.ipc.open_file(pa.py_buffer(content)).read_all()

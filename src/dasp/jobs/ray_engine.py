@@ -1,31 +1,45 @@
-"""Workers on Ray, and who does what: a chunk is what is done, and done again if its worker dies.
+"""A job on Ray: chunks are explained by workers, here or on other machines, with the same results to the bit.
 
-A chunk whose worker dies several times is tried row by row, so that the row can be named.
+Three processes take part. The job's own (`on_ray`) starts a driver and takes what it sends. The driver (`_drive`) talks
+to Ray: it starts or finds one. Ray ends a process that talks to it when a part of Ray itself ends, and can keep it
+waiting for minutes; so the driver is not the job's own process, which notices, says so, and cleans up. The workers
+(`_Remote`) have a model each. Which of them does what is up to the `_Pool`: a chunk is what is done, and done again if
+its worker dies. A chunk whose worker dies several times is tried row by row, so that the row can be named.
 """
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import os
 import pickle
+import signal
+import socket
 import threading
+import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dasp.errors import BadInput, Stopped, line_of
-from dasp.jobs.parts import packed
+from dasp.jobs.checkpoint import packed, unpacked
 from dasp.jobs.reading.chunks import Chunk, Reader
-from dasp.jobs.text_worker import worker_of
-from dasp.jobs.worker import Task, Works, explained
+from dasp.jobs.worker import AnyWorker, Task, explained_table, worker_of
 
-__all__ = ["Order", "Pool"]
+__all__ = ["Order", "on_ray"]
 
+_ANSWER, _START = 10, 120  # seconds that a running Ray has to answer in, and one here to start
+_END = 12  # seconds that it has to end in
+_PATIENCE = 5  # seconds in which Ray must be able to end
+_OBJECT_STORE = 256 * 2**20  # bytes, of a Ray that is started here
 _AHEAD = 2  # chunks that a worker is given, so that it need not wait for the next one
 _TRIES = 2  # of a chunk whose worker dies, before its rows are tried one by one; three times that in all
 _STARTS = 30  # of workers that die one after the other before they have done anything
@@ -33,7 +47,7 @@ _STARTS = 30  # of workers that die one after the other before they have done an
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be done on Ray."""
+    """The chunks that are to be explained on Ray."""
 
     task: Task
     reader: Reader
@@ -42,20 +56,158 @@ class Order:
     workers: int | None  # at most
 
 
+def on_ray(order: Order) -> Iterator[tuple[int, pa.Table]]:
+    """Explain chunks by workers on Ray, each with a model of its own; they come in any order, with their numbers.
+
+    The machines must see the files by the same paths, from the same folder.
+    """
+    if order.address:
+        _check_address(order.address)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    driver = context.Process(target=_drive, args=(there, order), name="dasp on Ray")
+    driver.start()
+    there.close()
+    started = False
+    try:
+        _check_started(here, order.address)
+        started = True
+        while (message := here.recv()) is not None:
+            yield _received(*message)
+    except (EOFError, ConnectionError) as error:
+        raise Stopped("Ray has ended; run the same command again to go on where it stopped") from error
+    finally:
+        here.close()  # which tells the driver to end, too
+        _end(driver, _END if started else 0)
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address where nobody listens, which Ray itself notices after many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():  # not a word, such as auto
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER).close()
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise BadInput(f"--ray-address {address}: {line_of(error)}") from error
+
+
+def _check_started(here: Any, address: str | None) -> None:
+    if not here.poll(_START):
+        raise Stopped(
+            f"the process that talks to Ray did not begin within {_START} seconds; run the same command again"
+        )
+    here.recv()  # when the driver has begun
+    seconds = _ANSWER if address else _START
+    what = f"--ray-address {address}" if address else "Ray cannot be started here"
+    if not here.poll(seconds):
+        raise BadInput(f"{what}: no answer within {seconds} seconds")
+    if error := here.recv():
+        raise BadInput(f"{what}: {error}")
+
+
+def _received(kind: str, number: int, content: Any) -> tuple[int, pa.Table]:
+    if kind == "rows":
+        return number, unpacked(content)
+    raise {"bad": BadInput, "stopped": Stopped}.get(kind, RuntimeError)(content)
+
+
+def _end(driver: Any, seconds: float) -> None:
+    """Wait for the driver to end, and leave nothing of the Ray that it has started: its processes are in its group."""
+    wait([driver.sentinel], seconds)
+    with suppress(AttributeError, ProcessLookupError, PermissionError):  # no groups on Windows; nothing is left
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.kill()
+    driver.join()
+
+
+def _drive(there: Any, order: Order) -> None:
+    """Send None when this process is there, None or an error when Ray is, then chunks or an error, then None."""
+    _alone()
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(there, over), daemon=True).start()
+    with suppress(ConnectionError):  # nobody is interested any longer
+        there.send(None)
+        try:
+            _connect(order)
+        except BadInput as error:
+            there.send(str(error))
+            return
+        there.send(None)
+        try:
+            for number, content in _Pool(order, over).results():
+                there.send(("rows", number, content))
+            there.send(None)
+        except BadInput as error:
+            there.send(("bad", -1, str(error)))
+        except Stopped as error:
+            there.send(("stopped", -1, str(error)))
+        except Exception:  # noqa: BLE001 - raised again where the job runs
+            there.send(("failed", -1, f"a worker failed:\n{traceback.format_exc()}"))
+    import ray  # noqa: PLC0415
+
+    ray.shutdown()
+    if over.is_set():
+        _end_all()
+
+
+def _alone() -> None:
+    """Leave the terminal, with all processes to come: what is typed there, and written, is the job's own."""
+    with suppress(AttributeError):  # there are no sessions on Windows
+        os.setsid()
+    with Path(os.devnull).open("wb") as nowhere:
+        for descriptor in (1, 2):
+            os.dup2(nowhere.fileno(), descriptor)
+
+
+def _watch(there: Any, over: threading.Event) -> None:
+    """Wait for the end of the job's process, which closes the connection, and end in any case."""
+    with suppress(EOFError, OSError):
+        there.recv()
+    over.set()
+    time.sleep(_PATIENCE)
+    _end_all()
+
+
+def _end_all() -> None:
+    """End this process and all of the Ray that it has started; Ray itself leaves some behind."""
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _connect(order: Order) -> None:
+    """Connect to the Ray at an address, or start a small one that ends with the job, even if another Ray runs here."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    threads = order.task.threads
+    own: dict[str, Any] = {}
+    if order.address is None:
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")  # nobody will start it again
+        own = {"num_cpus": max(os.cpu_count() or 1, threads), "object_store_memory": _OBJECT_STORE,
+               "include_dashboard": False}  # fmt: skip
+    import ray  # noqa: PLC0415
+
+    try:
+        ray.init(order.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+    except Exception as error:
+        raise BadInput(line_of(error)) from error
+
+
 class _Remote:
     """A worker of the pool. It sends errors back as data: Ray would print them in its own way, or try again."""
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
-        self.worker: Works
+        self.worker: AnyWorker
 
     def load(self) -> tuple[str, Any]:
         """Make the model ready."""
-        return self._told(self._load)
+        return self._answer(self._load)
 
     def explain(self, content: bytes) -> tuple[str, Any]:
-        """The rows of a chunk."""
-        return self._told(lambda: packed(explained(self.worker, pickle.loads(content))).to_pybytes())  # noqa: S301
+        """Return the explained rows of a chunk."""
+        return self._answer(lambda: packed(explained_table(self.worker, pickle.loads(content))).to_pybytes())  # noqa: S301
 
     def one_by_one(self, content: bytes) -> Iterator[None]:
         """Explain each row of a chunk alone, to see which of them ends this process."""
@@ -69,7 +221,7 @@ class _Remote:
         os.chdir(self.folder)
         self.worker = worker_of(self.task)
 
-    def _told(self, act: Any) -> tuple[str, Any]:
+    def _answer(self, act: Any) -> tuple[str, Any]:
         try:
             return "done", act()
         except BadInput as error:
@@ -78,7 +230,7 @@ class _Remote:
             return "failed", traceback.format_exc()
 
 
-class Pool:
+class _Pool:
     """Workers on Ray, each with the calls that it has to answer, in their order: a chunk's, or None to load a model."""
 
     def __init__(self, order: Order, over: threading.Event) -> None:
@@ -100,7 +252,7 @@ class Pool:
         self.number = order.workers or max(1, int(sum(cpus)) // threads)
 
     def results(self) -> Iterator[tuple[int, bytes]]:
-        """The explained rows of all chunks, as they come."""
+        """Yield the explained rows of all chunks, as they come."""
         for _ in range(self.number):
             self._start()
         while self._hand_out():
@@ -114,7 +266,7 @@ class Pool:
                 yield from self._answered(firsts[call])
 
     def _hand_out(self) -> bool:
-        """Give chunks to all who can take some; whether there is something to wait for."""
+        """Give chunks to all who can take some. Return True if there is something to wait for."""
         for ahead in range(_AHEAD):
             for worker, calls in self.calls.items():
                 loading = any(chunk is None for _, chunk in calls)
@@ -126,14 +278,14 @@ class Pool:
         return self.again.popleft() if self.again else next(self.new, None)
 
     def _more(self) -> bool:
-        """Whether chunks are left for workers that are still loading."""
+        """Return True if chunks are left for workers that are still loading."""
         chunk = self._next()
         if chunk:
             self.again.appendleft(chunk)
         return chunk is not None
 
     def _answered(self, worker: Any) -> Iterator[tuple[int, bytes]]:
-        """What the first of a worker's calls has come to."""
+        """Yield the result of the first of a worker's calls."""
         call, chunk = self.calls[worker][0]
         try:
             kind, content = self.ray.get(call)
@@ -177,7 +329,7 @@ class Pool:
             )
 
     def _deadly(self, chunk: Chunk) -> int | None:
-        """Which row ends a worker that explains them one by one; None if it lives."""
+        """Return the row that ends a worker which explains them one by one, or None if it lives."""
         worker, count = self._worker(), None
         try:
             self.ray.get(worker.load.remote())

@@ -1,0 +1,184 @@
+"""The check of a job before torch is imported, which takes seconds: most mistakes are found here.
+
+Model, data and all other files are looked at once, and what is known of them goes to the plan of the job.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dasp.errors import BadInput
+from dasp.jobs.absent_inputs import Normalization, check_player_names, players_of_file
+from dasp.jobs.options import Options
+from dasp.jobs.reading.chunks import open_data, open_like
+from dasp.jobs.reading.source import Source
+from dasp.jobs.reading.tables import (
+    PREDICTED,
+    TABLES,
+    TableHeader,
+    TableSource,
+    outputs_listed,
+    read_header,
+    wrong_with,
+)
+from dasp.models.model_files import CONFIG, check_model, files_in, is_factory
+
+__all__ = ["Preflight", "check_output_number", "names_of_outputs", "preflight"]
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
+_PLACEHOLDER = re.compile(r"LABEL_\d+")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A job whose files are open and whose options make sense, before any row was read."""
+
+    options: Options
+    source: Source
+    normalization: Normalization | None
+    target: int | str | None  # an output, "predicted", the name of a column, or None if --target was not given
+    label: str | None  # the column with a target for each row
+    mask: Any  # the player of every entry, or None
+    names: tuple[str, ...] | None  # of the players; None for images and other arrays
+    classes: tuple[str, ...] | None  # the names of the outputs, if they are known
+    like: dict[str, Source]  # the files of --baselines and --background
+
+    def in_order(self, order: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Preflight:
+        """Return the same with the columns of a table in a model's own order."""
+        table = self.source
+        if not isinstance(table, TableSource):
+            return self
+        names = order(table.names)
+        columns = [table.names.index(name) for name in names]
+        return replace(
+            self,
+            source=replace(table, names=names),
+            normalization=self.normalization and self.normalization.only(columns),
+            mask=None if self.mask is None else self.mask[columns],
+            names=names if self.mask is None and self.names is not None else self.names,
+            like={
+                name: replace(one, names=names) if isinstance(one, TableSource) else one
+                for name, one in self.like.items()
+            },
+        )
+
+
+def preflight(options: Options) -> Preflight:
+    """Open all that is read, and refuse what can be refused by its names, columns and shapes."""
+    check_model(options.model, options.weights, trust=options.trust)
+    _check_text_model(options.model, options.tokenizer, texts=options.text is not None)
+    classes = names_of_outputs(options)
+    header = _header(options, classes)
+    target = _target(options, classes, header)
+    label = target if isinstance(target, str) and target != PREDICTED else None
+    texts = options.text is not None
+    columns = [options.text] if options.text is not None else _list(options.columns)
+    source = open_data(
+        options.data, columns, _list(options.drop), options.id, label,
+        limit=options.limit, text=texts, classes=classes, header=header,
+    )  # fmt: skip
+    normalization = Normalization.of(options.mean, options.std, source.shape)
+    files, (mask, names) = options.files(), (None, None if texts else source.names)
+    if "players" in files:
+        mask, names = players_of_file(files["players"], source.names, source.shape, options.limit)
+    if options.players is None or "players" in files:
+        check_player_names(names)
+    if source.names is None and not texts and options.output.suffix.lower() == ".csv":
+        raise BadInput(
+            f"--output is {options.output}, but rows of shape {source.shape} have no columns for a CSV file; a name "
+            "that ends in .parquet is needed"
+        )
+    inputs = None if source.names is None else list(source.names)
+    like: dict[str, Source] = {
+        name: open_like(files[name], inputs, source.shape, f"--{name}", options.limit)
+        for name in ("baselines", "background")
+        if name in files
+    }
+    if options.output.exists() and not options.output.is_file():
+        raise BadInput(f"{options.output}: is not a file, and cannot be replaced")
+    return Preflight(options, source, normalization, target, label, mask, names, classes, like)
+
+
+def names_of_outputs(options: Options) -> tuple[str, ...] | None:
+    """Return the names of all outputs in their order, if they are known: those of --output-names, or those that the
+    config of a Hugging Face model has."""
+    if options.output_names is None:
+        return _of_config(Path(options.model) / CONFIG)
+    names = tuple(name.strip() for name in options.output_names.split(","))
+    if wrong := wrong_with(names):
+        raise BadInput(f"--output-names: {wrong}")
+    return names
+
+
+def check_output_number(options: Options, names: tuple[str, ...] | None, outputs: int) -> None:
+    """Refuse names that are more or fewer than a model's outputs."""
+    if names is None or len(names) == outputs:
+        return
+    number = f"{len(names)} name{'s' * (len(names) > 1)}"
+    has = f"the model has {outputs} output{'s' * (outputs > 1)}; {outputs_listed(None, outputs)}"
+    if options.output_names is None:
+        raise BadInput(f"{Path(options.model) / CONFIG} has {number}, but {has}: name them by --output-names")
+    raise BadInput(f"--output-names has {number}, but {has}")
+
+
+def _check_text_model(source: str | Path, tokenizer: Path | None, *, texts: bool) -> None:
+    """Refuse a model that takes no texts where there are some, or takes nothing else; and what is no tokenizer."""
+    folder = Path(source).is_dir()
+    if folder and not texts:
+        raise BadInput(f"{source} is a folder of a Hugging Face model, which takes texts: name their column by --text")
+    if not texts:
+        return
+    if not folder and not is_factory(source):
+        raise BadInput(
+            f"{source}: a model of texts is a folder of a Hugging Face model, or a factory of a module that takes "
+            "input_ids and attention_mask"
+        )
+    if tokenizer is None and not folder:
+        raise BadInput(f"{source} has no tokenizer of its own: name the folder of one by --tokenizer")
+    where = Path(source) if tokenizer is None else tokenizer
+    if not where.is_dir():
+        raise BadInput(f"--tokenizer: {where}: there is no such folder")
+    if not any(file.name in _TOKENIZERS or file.suffix == ".model" for file in files_in(where)):
+        raise BadInput(f"{where}: has no tokenizer, such as a tokenizer.json; name the folder of one by --tokenizer")
+
+
+def _of_config(file: Path) -> tuple[str, ...] | None:
+    """Return the names that a config has for all outputs, unless they are placeholders, or cannot be
+    names."""
+    try:
+        config: Any = json.loads(file.read_text(encoding="utf-8"))
+        labels = {int(place): str(name).strip() for place, name in config["id2label"].items()}
+        names = tuple(labels[place] for place in range(len(labels)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):  # no model, or no such names
+        return None
+    return None if not names or all(map(_PLACEHOLDER.fullmatch, names)) or wrong_with(names) else names
+
+
+def _header(options: Options, classes: tuple[str, ...] | None) -> TableHeader | None:
+    """Return the header of a table if --target may be a column though a model's config has it as a name, too. What the
+    user calls an output by --output-names is an output."""
+    unsure = classes and options.target in classes and options.output_names is None
+    return read_header(options.data, options.limit) if unsure and options.data.suffix.lower() in TABLES else None
+
+
+def _target(options: Options, classes: tuple[str, ...] | None, header: TableHeader | None) -> int | str | None:
+    """Return the index of an output, "predicted", the name of a column, or None if --target was not given."""
+    text = options.target
+    if classes and text in classes and not (header and text in header.types):
+        return classes.index(text)
+    try:
+        number = None if text is None else int(text)
+    except ValueError:
+        return text
+    if number is not None and number < 0:
+        raise BadInput(f"--target is {number}; outputs are counted from 0")
+    return number
+
+
+def _list(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",")] if text else None
