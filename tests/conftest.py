@@ -42,20 +42,17 @@ def browser():
 
 @pytest.fixture
 def flaws():
-    """What is wrong with how a page looks, by what it is."""
-    checks = (Path(__file__).parent / "seen.js").read_text()
+    """What is wrong with how a page looks once it rests, by the name of the check."""
+    script = (Path(__file__).parent / "seen.js").read_text()
+    seen = f"""async (root) => {{
+        const {{ settle, ...checks }} = {script};
+        await settle();
+        const wide = Math.max(0, document.documentElement.scrollWidth - innerWidth);
+        return [["too wide", wide], ...Object.entries(checks).map(([name, check]) => [name, check(root)])];
+    }}"""
 
     def found(page, root="main"):
-        for _ in range(10):  # what moves or fades comes to rest
-            if not (seen := now(page, root)):
-                break
-            page.wait_for_timeout(300)
-        return seen
-
-    def now(page, root):
-        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        seen = page.evaluate(f"(root) => Object.entries({checks}).map(([name, check]) => [name, check(root)])", root)
-        return {name: what for name, what in [["too wide", max(0, wide)], *seen] if what}
+        return {name: what for name, what in page.evaluate(seen, root) if what}
 
     return found
 
