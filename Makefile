@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test browser lint docs benchmark notebooks clean
+.PHONY: install demo test quick browser lint docs benchmark notebooks clean
 
 install: $(STAMP)
 
@@ -22,8 +22,8 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Two processes with a thread each: two with two threads each are many times slower on two cores. tests/conftest.py says
-# which tests stay together. Types are checked meanwhile, and what is wrong with them is said at the end.
+# Two processes with a thread each: two with two threads each are many times slower on two cores. tests/scheduling.py
+# says which tests stay together. Types are checked meanwhile, and what is wrong with them is said at the end.
 test: install browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +35,12 @@ test: install browser
 	if [ $$tests -ne 0 ]; then echo 'make test: pytest failed, see above' >&2; fi; \
 	if [ $$types -ne 0 ]; then echo 'make test: mypy failed, see above' >&2; fi; \
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
+
+# While one works on the mathematics: without jobs, pages, browsers, Ray, notebooks and the reproduction of the paper, in
+# less than a minute on two idle cores. tests/scheduling.py says what is left out.
+quick: install
+	$(BIN)/ruff check .
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 -m 'not slow'
 
 # Pages are tested in Chromium; where there is none and Debian's cannot be installed, those tests are skipped.
 browser: install

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
+import random
 import shutil
 from pathlib import Path
 
+import hypothesis
+import numpy as np
 import pytest
 import torch
+
+from scheduling import group, is_slow, place
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -19,7 +23,38 @@ if DATA and not Path(DATA).is_dir():  # as in a clone elsewhere
 
 def pytest_report_header():
     """Say that tests which need the real data will be skipped."""
-    return None if "DASP_DATA" in os.environ else f"DASP_DATA={DATA} is not a folder: tests do without the paper's data"
+    if "DASP_DATA" in os.environ:
+        return None
+    return f"DASP_DATA {f'is {DATA}, which is no folder' if DATA else 'is not set'}: tests do without the real data"
+
+# The same examples every time, however slow the machine is; `pytest --hypothesis-profile default` looks for others.
+hypothesis.settings.register_profile(
+    "dasp", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("dasp")
+
+
+def seed(number):
+    torch.manual_seed(number)
+    np.random.seed(number)  # noqa: NPY002 (that of everybody)
+    random.seed(number)
+
+
+def pytest_collectstart(collector):
+    """What a test draws does not depend on the tests before it: neither what its module draws when it is imported, …"""
+    seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """… nor its fixtures, …"""
+    seed(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    """… nor the test itself."""
+    seed(2)
 
 
 @pytest.fixture(autouse=True)
@@ -50,20 +85,17 @@ def browser():
 
 @pytest.fixture
 def flaws():
-    """What is wrong with how a page looks, by what it is."""
-    checks = (Path(__file__).parent / "seen.js").read_text()
+    """What is wrong with how a page looks once it rests, by the name of the check."""
+    script = (Path(__file__).parent / "seen.js").read_text()
+    seen = f"""async (root) => {{
+        const {{ settle, ...checks }} = {script};
+        await settle();
+        const wide = Math.max(0, document.documentElement.scrollWidth - innerWidth);
+        return [["too wide", wide], ...Object.entries(checks).map(([name, check]) => [name, check(root)])];
+    }}"""
 
     def found(page, root="main"):
-        for _ in range(10):  # what moves or fades comes to rest
-            if not (seen := now(page, root)):
-                break
-            page.wait_for_timeout(300)
-        return seen
-
-    def now(page, root):
-        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        seen = page.evaluate(f"(root) => Object.entries({checks}).map(([name, check]) => [name, check(root)])", root)
-        return {name: what for name, what in [["too wide", max(0, wide)], *seen] if what}
+        return {name: what for name, what in page.evaluate(seen, root) if what}
 
     return found
 
@@ -90,48 +122,17 @@ def look(browser):
     assert wrong == []
 
 
-# With several processes, tests that share something that takes long to make are run by one of them: those of a file or
-# folder, or in two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
-TOGETHER = (
-    "tests/docs/test_notebooks.py",  # one kernel
-    "tests/docs/test_site.py",  # one build
-    "tests/jobs/test_ray.py",  # one Ray
-    "tests/pages/",  # pages of all kinds
-    "tests/reproduction/test_peers.py",  # what shap compiles
-    "tests/reproduction/test_reproduce.py",  # one run of the experiments
-)
-BY_CASE = {"tests/attribution/test_differences.py", "tests/propagation/test_rules.py"}
-
-# What takes longest, a file that stays together or a test, by the beginning of its name: run first, in this order, so
-# that no process is left alone with it at the end. `pytest --durations=20` tells what belongs here.
-FIRST = (
-    "tests/docs/test_notebooks.py",
-    "tests/pages/",
-    "tests/jobs/test_ray.py",
-    "tests/reproduction/test_reproduce.py",
-    "tests/reproduction/test_peers.py",
-    "tests/attribution/test_accuracy.py",
-    "tests/propagation/test_rules.py::test_every_rule_has_a_case",
-)
-
-
-def group(name: str) -> str:
-    """The tests that one process is to run, for the name of one of them.
-
-    >>> group("tests/jobs/test_ray.py::test_bytes"), group("tests/test_start.py::test_import")
-    ('tests/jobs/test_ray.py', 'tests/test_start.py::test_import')
-    >>> group("tests/propagation/test_rules.py::test_moments[max dim-3]")
-    'case max dim'
-    """
-    file, _, test = name.partition("::")
-    if file in BY_CASE and test.endswith("]"):
-        return "case " + re.sub(r"(-\d.*)?\]$", "", test.partition("[")[2])
-    return next((start for start in TOGETHER if name.startswith(start)), name)
-
-
 def pytest_collection_modifyitems(items):
-    order = {start: place for place, start in enumerate(FIRST)}
-    items.sort(key=lambda item: min((order[s] for s in FIRST if item.nodeid.startswith(s)), default=len(FIRST)))
+    items.sort(key=lambda item: place(item.nodeid))
+    for item in items:
+        if is_slow(item.nodeid) or "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files without a quick test are not even imported by `make quick`."""
+    path = collection_path.relative_to(config.rootpath).as_posix() + "/" * collection_path.is_dir()
+    return (config.option.markexpr == "not slow" and is_slow(path)) or None
 
 
 @pytest.hookimpl(optionalhook=True)

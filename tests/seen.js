@@ -1,5 +1,18 @@
-// What is wrong with how a page looks, for tests in a browser.
+// What is wrong with how a page looks, for tests in a browser. `settle` comes first; the others are checks.
 ({
+  // Bring a page to rest: scripts hear of a new size or colour scheme in the next frame, what they change is laid out
+  // in the one after it, and what then moves or fades is taken to its end.
+  async settle() {
+    const frame = () => new Promise(requestAnimationFrame);
+    const moving = () => document.getAnimations().filter((each) => each.effect.getComputedTiming().endTime < Infinity);
+    await document.fonts.ready;
+    do {
+      for (const each of moving()) each.finish();
+      await frame();
+      await frame();
+    } while (moving().some((each) => each.playState === "running"));
+  },
+
   // Text whose contrast to what is behind it is less than 4.5, by the Web Content Accessibility Guidelines.
   pale(root) {
     const parse = (c) => (c.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);

@@ -111,11 +111,13 @@ def test_what_docstrings_say_in_examples_is_code(site):
 
 @pytest.mark.parametrize("name", ["index", "how-it-works", "benchmarks", "api/estimators", "notebooks/table"])
 def test_pages_are_readable_in_a_browser(site, look, flaws, name):
+    """The theme's script sets the colours, in the frame after the system's have changed."""
     page = look(site / f"{name}.html")
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
-        for scheme in ("light", "dark"):
+        for scheme, name_of_theme in (("light", "default"), ("dark", "slate")):
             page.emulate_media(color_scheme=scheme)
+            page.wait_for_selector(f"body[data-md-color-scheme={name_of_theme}]:not([data-md-color-switching])")
             assert flaws(page, "article") == {}
             dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
             assert dark == (scheme == "dark")
@@ -124,7 +126,10 @@ def test_pages_are_readable_in_a_browser(site, look, flaws, name):
 def test_search_finds_pages(site, look):
     page = look(site / "index.html")
     page.keyboard.press("/")
+    page.get_by_text("Type to start searching").wait_for()  # the index has been read
     page.keyboard.type("posterior")
-    page.locator(".md-search-result__link").first.wait_for()
-    page.locator(".md-search-result__link").first.click()
+    found = page.locator(".md-search-result__link").first
+    address = found.evaluate("(link) => link.href")
+    found.click()
+    page.wait_for_url(address)
     assert "posterior" in page.locator("article").inner_text().lower()

@@ -92,7 +92,7 @@ def test_every_answer_has_an_error_bar(caplog):
 
 
 @pytest.mark.parametrize(
-    "wish", [dict(error_bars=True), dict(tolerance=0.2), dict(max_evaluations=300), dict(max_seconds=0.01)], ids=str
+    "wish", [dict(error_bars=True), dict(tolerance=0.2), dict(max_evaluations=300), dict(max_seconds=1e-4)], ids=str
 )
 def test_wishes(wish):
     model, x = network(18), rows(2, 18)

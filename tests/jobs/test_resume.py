@@ -188,10 +188,10 @@ def test_many_parts_are_joined_in_time(tmp_path, monkeypatch):
         parts.begin(record())
         for number in range(2_000):
             parts.commit(number, table)
-        start = time.perf_counter()
+        start = time.process_time()  # of this process alone: others may be busy
         written = parts.finish(2_000, record())
         assert (written.summary.rows, written.notes) == (2_000, Notes())
-        assert time.perf_counter() - start < 20  # two minutes, if every part looks at all that wait
+        assert time.process_time() - start < 20  # two minutes, if every part looks at all that wait
 
 
 CHANGES = {
@@ -316,9 +316,18 @@ def test_random_methods_resume_alike(here, monkeypatch):
         assert "done before, with the same" in dasp(*arguments, "out.parquet", "--overwrite").out
 
 
-def explain_there(folder, arguments):
+def explain_there(folder, arguments, most):
+    """Explain some chunks, and wait to be killed."""
+    commit = Parts.commit
+
+    def waiting(self, number, table):
+        commit(self, number, table)
+        if number >= most:
+            time.sleep(3600)
+
+    Parts.commit = waiting
     os.chdir(folder)
-    sys.exit(dasp(*arguments).code)
+    dasp(*arguments)
 
 
 def test_killed_at_random(here):
@@ -330,7 +339,7 @@ def test_killed_at_random(here):
     context.set_forkserver_preload(["dasp.cli", "dasp.jobs.run", "explain_files"])
     chance = random.Random(0)
     for goal in (0, 6, 17, 30, 44):
-        process = context.Process(target=explain_there, args=(here, [*arguments, "out.parquet"]))
+        process = context.Process(target=explain_there, args=(here, [*arguments, "out.parquet"], goal + 4))
         process.start()
         while len(list(here.glob("out.parquet.parts/*.part"))) < goal:
             assert process.is_alive()

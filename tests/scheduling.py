@@ -1,0 +1,82 @@
+"""Which tests are run by one process, which are run first, and which `make quick` leaves out.
+
+All by the beginning of their names. `test_scheduling.py` fails if there is nothing of such a name any more.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["BY_CASE", "FIRST", "SLOW", "TOGETHER", "group", "is_slow", "place"]
+
+# What `make quick` leaves out, beside all tests in a browser: jobs, pages, notebooks, the reproduction of the paper,
+# and commands as processes of their own.
+SLOW = (
+    "reproduction/",
+    "src/dasp/jobs/",
+    "src/dasp/report/",
+    "tests/docs/",
+    "tests/jobs/",
+    "tests/pages/",
+    "tests/reproduction/",
+    "tests/test_command.py",
+    "tests/test_package.py",
+    "tests/test_start.py",
+    "tests/zoo/",
+)
+
+# With several processes, tests that share something that takes long to make are run by one of them: those of a file or
+# folder, or in two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
+TOGETHER = (
+    "tests/docs/test_notebooks.py",  # one kernel
+    "tests/docs/test_site.py",  # one build
+    "tests/jobs/test_ray.py",  # one Ray
+    "tests/pages/",  # pages of all kinds
+    "tests/reproduction/test_peers.py",  # what shap compiles
+    "tests/reproduction/test_reproduce.py",  # one run of the experiments
+)
+BY_CASE = ("tests/attribution/test_differences.py", "tests/propagation/test_rules.py")
+
+# What takes longest, a file that stays together or a test: run first, in this order, so that no process is left alone
+# with it at the end. `pytest --durations=20` tells what belongs here.
+FIRST = (
+    "tests/docs/test_notebooks.py",
+    "tests/pages/",
+    "tests/jobs/test_ray.py",
+    "tests/reproduction/test_reproduce.py",
+    "tests/reproduction/test_peers.py",
+    "tests/attribution/test_accuracy.py",
+    "tests/propagation/test_rules.py::test_every_rule_has_a_case",
+)
+
+
+def is_slow(name: str) -> bool:
+    """Whether `make quick` leaves a test, a file or a folder out.
+
+    >>> is_slow("tests/jobs/test_ray.py::test_same_bytes"), is_slow("tests/games/test_idle.py")
+    (True, False)
+    """
+    return name.startswith(SLOW)
+
+
+def group(name: str) -> str:
+    """The tests that one process is to run, for the name of one of them.
+
+    >>> group("tests/jobs/test_ray.py::test_bytes"), group("tests/test_start.py::test_import")
+    ('tests/jobs/test_ray.py', 'tests/test_start.py::test_import')
+    >>> group("tests/propagation/test_rules.py::test_moments[max dim-3]")
+    'case max dim'
+    """
+    file, _, test = name.partition("::")
+    if file in BY_CASE and test.endswith("]"):
+        return "case " + re.sub(r"(-\d.*)?\]$", "", test.partition("[")[2])
+    return next((start for start in TOGETHER if name.startswith(start)), name)
+
+
+def place(name: str) -> int:
+    """When a test is run, relative to others.
+
+    >>> place("tests/docs/test_notebooks.py::test_there_are_four") < place("tests/pages/test_report.py::test_one")
+    True
+    """
+    return next((number for number, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
