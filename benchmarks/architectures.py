@@ -28,10 +28,9 @@ from torch import Tensor, nn
 
 import supported
 from dasp import ExactShapley, Explainer, GradientDASP, PermutationShapley, spearman
-from dasp.attribution.any_method import estimated
+from dasp.attribution.captum_adapter import estimated
 from dasp.errors import UnsupportedOperation, UntraceableModel
-from dasp.games.arguments import Arguments
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Request
 from modern import ZOO, Exhibit
 from modern.large import LARGE
 from reproduction.comparison_methods import COMPARED

@@ -21,7 +21,7 @@ from sklearn.datasets import load_diabetes
 from torch import Tensor, nn
 
 from dasp import ExactShapley, GradientDASP, rmse, spearman
-from dasp.attribution.gradient import extension
+from dasp.attribution import gradient_dasp as extension
 from dasp.propagation.coalitions import bernoulli
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.values import Contributions

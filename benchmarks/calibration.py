@@ -28,16 +28,14 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley
-from dasp.attribution.any_method import estimated
-from dasp.attribution.bayesian.directions import Covariance
-from dasp.attribution.bayesian.pairs import Pairs
+from dasp.attribution.bayesian.design import Pairs
 from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import covariances, trust
-from dasp.attribution.bayesian.regression import Regression
-from dasp.games.arguments import Arguments
+from dasp.attribution.bayesian.regression import Covariance, Regression
+from dasp.attribution.captum_adapter import estimated
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Request
 from reproduction.store import Store, checksum, checksum_of_code
 from zoo import CASES, Case
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from calibration import STORE, Played
 from dasp import Explainer
-from dasp.attribution.any_method import estimated
+from dasp.attribution.captum_adapter import estimated
 from dasp.methods import METHODS
 from zoo import CASES
 

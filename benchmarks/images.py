@@ -92,9 +92,7 @@ def main() -> None:
         values, std = (torch.stack([part[0][at] for at in firsts]) for part in (found.values, found.std))
         held = ((values - true).abs() <= 1.96 * (std**2 + noise**2).sqrt()).float().mean()
         wrong, stated = (part.square().mean().sqrt() / size for part in (values - true, std))
-        print(
-            f"{number or 'default':>11}  {seconds:8.2f}  {wrong:5.3f}  {stated:6.3f}  {held:22.0%}   {found.method}"
-        )
+        print(f"{number or 'default':>11}  {seconds:8.2f}  {wrong:5.3f}  {stated:6.3f}  {held:22.0%}   {found.method}")
     plots.image(explainer(photo), feature_mask=mask)
     Path("results").mkdir(exist_ok=True)
     plt.savefig("results/face.png", dpi=150)

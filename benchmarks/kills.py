@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dasp.paper.experiment import Data
-from dasp.paper.parkinsons import Parkinsons
+from reproduction.experiment import Data
+from reproduction.parkinsons import Parkinsons
 
 COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
 WORKER = "ray::_Remote"

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import settings
 from dasp import BayesianShapley, ExactShapley
-from dasp.attribution.bayesian.pairs import Pairs, log_counts
+from dasp.attribution.bayesian.design import Pairs, log_counts
 from reproduction.store import Store, checksum
 
 SEEDS = (0, 1, 2)

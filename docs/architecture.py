@@ -33,12 +33,18 @@ ROOMS = (
 """From the top to the bottom: a room imports only from those below it (`tests/test_layers.py`)."""
 EVERYWHERE = {"errors", "formatting"}  # imported by nearly all rooms, so not drawn
 
+_ALT = "The rooms of the package from top to bottom, and which of them import which"
+_STYLE = (
+    "text{font:15px system-ui,sans-serif;fill:#222}.name{font-weight:600}.small{font-size:12px;fill:#555}"
+    "rect{fill:#eef1fb;stroke:#4051b5}path{fill:none;stroke:#4051b5;stroke-opacity:.45}circle{fill:#4051b5}"
+)
 _WIDTH, _ROW, _BOX, _ARCS = 960, 44, 620, 60  # pixels
 
 
 def files_of(room: str) -> list[Path]:
     """The Python files of a room, without `__init__`."""
-    return sorted(f for f in [*(SOURCE / room).rglob("*.py"), SOURCE / f"{room}.py"] if f.exists() and "__init__" not in f.name)  # fmt: skip
+    files = [*(SOURCE / room).rglob("*.py"), SOURCE / f"{room}.py"]
+    return sorted(file for file in files if file.exists() and file.stem != "__init__")
 
 
 def sentence_of(room: str) -> str:
@@ -64,10 +70,8 @@ def picture() -> str:
     """The rooms as boxes, one below the other, with an arc on the right for each import between them."""
     height = _ROW * len(ROOMS) + 20
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-        'aria-label="The rooms of the package from top to bottom, and which of them import which">',
-        "<style>text{font:15px system-ui,sans-serif;fill:#222}.name{font-weight:600}.small{font-size:12px;fill:#555}"
-        "rect{fill:#eef1fb;stroke:#4051b5}path{fill:none;stroke:#4051b5;stroke-opacity:.45}circle{fill:#4051b5}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{_ALT}">',
+        f"<style>{_STYLE}</style>",
         f'<rect width="{_WIDTH}" height="{height}" style="fill:#fff;stroke:none"/>',
     ]
     for place, room in enumerate(ROOMS):

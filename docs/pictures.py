@@ -93,7 +93,7 @@ def explained(model: nn.Module, images: Tensor, target: Tensor) -> tuple[dict[st
 
 def drawn(images: Tensor, columns: dict[str, Tensor], errors: list[Tensor]) -> Figure:
     """The maps of the reproduction, with their errors, and a scale in words."""
-    from dasp.plots.maps import maps  # noqa: PLC0415 (only for the picture of the README)
+    from reproduction.figures import maps  # noqa: PLC0415 (only for the picture of the README)
 
     figure = maps(images[:, 0], {name: v[:, 0] for name, v in columns.items()}, labels=[""] * len(images))
     *panels, bar = figure.axes

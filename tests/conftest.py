@@ -27,6 +27,7 @@ def pytest_report_header():
         return None
     return f"DASP_DATA {f'is {DATA}, which is no folder' if DATA else 'is not set'}: tests do without the real data"
 
+
 # The same examples every time, however slow the machine is; `pytest --hypothesis-profile default` looks for others.
 hypothesis.settings.register_profile(
     "dasp", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

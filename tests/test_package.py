@@ -49,7 +49,7 @@ def test_modules_are_found_by_their_former_names():
         assert module.__spec__.name == module.__name__ == now
     with pytest.deprecated_call():
         models = importlib.import_module("dasp.explain.models")
-    assert models.load_model is importlib.import_module("dasp.jobs.models").load_model
+    assert models.load_model is importlib.import_module("dasp.models.loading").load_model
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("dasp.explain.absent")
 

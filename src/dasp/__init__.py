@@ -6,15 +6,13 @@ Nothing else is imported until it is asked for: torch takes seconds, which `dasp
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dasp import former_names
-
 if TYPE_CHECKING:
     from dasp.attribution.bayesian import BayesianShapley
-    from dasp.attribution.coalition_gradients import GradientShapley
     from dasp.attribution.dasp import DASP
     from dasp.attribution.deeplift import DeepLiftRevealCancel, shapley_of_maximum
     from dasp.attribution.exact import ExactShapley
-    from dasp.attribution.gradient import GradientDASP
+    from dasp.attribution.gradient_dasp import GradientDASP
+    from dasp.attribution.gradient_shapley import GradientShapley
     from dasp.attribution.permutation import PermutationShapley
     from dasp.errors import UnsupportedOperation, UntraceableModel
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
@@ -51,11 +49,11 @@ __version__ = "0.2.0.dev0"
 # Where the public names are, as above; and what is a module itself.
 _HOMES = {
     "dasp.attribution.bayesian": ("BayesianShapley",),
-    "dasp.attribution.coalition_gradients": ("GradientShapley",),
+    "dasp.attribution.gradient_shapley": ("GradientShapley",),
     "dasp.attribution.dasp": ("DASP",),
     "dasp.attribution.deeplift": ("DeepLiftRevealCancel", "shapley_of_maximum"),
     "dasp.attribution.exact": ("ExactShapley",),
-    "dasp.attribution.gradient": ("GradientDASP",),
+    "dasp.attribution.gradient_dasp": ("GradientDASP",),
     "dasp.attribution.permutation": ("PermutationShapley",),
     "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
@@ -67,9 +65,12 @@ _MODULES = {
     "axioms": "dasp.evaluation.axioms",
     **{
         room: f"dasp.{room}"
-        for room in ("attribution", "errors", "evaluation", "explainer", "games", "methods", "players", "propagation")
+        for room in (
+            "attribution", "errors", "evaluation", "explainer", "games", "methods", "models", "players", "plots",
+            "propagation", "rules",
+        )
     },
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -87,6 +88,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_MODULES})
-
-
-former_names.serve()

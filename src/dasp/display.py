@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.words import interval_of
+from dasp.formatting import interval_of
 
 __all__ = [
     "CHANNELS", "METHOD_NAMES", "channel_axis", "data_fractions", "display_name", "half_of_mean", "half_of_sum",

@@ -7,8 +7,8 @@ import torch
 from captum.attr import IntegratedGradients
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse
-from dasp.paper.experiment import Data
-from dasp.paper.parkinsons import Parkinsons
+from reproduction.experiment import Data
+from reproduction.parkinsons import Parkinsons
 
 
 def trained(data, epochs):

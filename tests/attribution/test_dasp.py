@@ -15,7 +15,7 @@ from torch import nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse
 from dasp.games.request import Arguments, games
-from dasp.propagation.graphs import KeptGraphs
+from dasp.propagation.graph_cache import GraphCache
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import trace
 
@@ -326,7 +326,7 @@ def test_trace_is_kept_for_the_same_signature():
     model, x = mlp(4, 6, 2), torch.randn(2, 4, dtype=torch.float64)
     method = DASP(model)
     method.attribute(x, target=0)
-    graphs = KeptGraphs.of(model)
+    graphs = GraphCache.of(model)
     assert (len(graphs._traced), len(graphs._lifted)) == (1, 1)
     method.attribute(x[:1], target=1)
     GradientDASP(model).attribute(x, target=1)

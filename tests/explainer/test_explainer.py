@@ -477,7 +477,7 @@ def test_numbers_of_other_kinds():
 
 def test_no_other_method_is_taken_by_accident(monkeypatch):
     """What cannot be expected is an error, and no reason to choose."""
-    monkeypatch.setattr("dasp.attribution.gradient.GradientDASP.explain", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("dasp.attribution.gradient_dasp.GradientDASP.explain", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError) as error:
         Explainer(network(18)).attribute(rows(2, 18))
     assert "method='bayesian' does without" in error.value.__notes__[0]

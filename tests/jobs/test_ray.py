@@ -17,7 +17,7 @@ import pytest
 import ray
 from explain_files import FACTORY, besides_random, dasp, rows
 
-from dasp.jobs.parts import Parts
+from dasp.jobs.checkpoint import Checkpoint
 
 MORTAL = """
 import os
@@ -98,8 +98,8 @@ def here(folder, monkeypatch):
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     monkeypatch.setenv("RAY_BACKEND_LOG_LEVEL", "fatal")
     monkeypatch.delitem(sys.modules, "ray_small", raising=False)
-    monkeypatch.setattr("dasp.jobs.engines._ANSWER", LONG)
-    monkeypatch.setattr("dasp.jobs.engines._START", LONG)
+    monkeypatch.setattr("dasp.jobs.ray_engine._ANSWER", LONG)
+    monkeypatch.setattr("dasp.jobs.ray_engine._START", LONG)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_interrupted_and_resumed_with_names_and_rows_that_are_left_out(folder, t
     arguments = ["explain", "ray_small:Pole", "named.csv", "--id", "n", "--on-bad-row", "skip", "--chunk", "4"]
     arguments += ["--threads", "1", "-o"]
     local = dasp(*arguments, "named.parquet")
-    commit, committed = Parts.commit, []
+    commit, committed = Checkpoint.commit, []
 
     def stop(self, number, table):
         commit(self, number, table)
@@ -146,7 +146,7 @@ def test_interrupted_and_resumed_with_names_and_rows_that_are_left_out(folder, t
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell starts this behind
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "commit", stop)
+        patch.setattr(Checkpoint, "commit", stop)
         result = dasp(*arguments, "resumed.parquet", *there, "--workers", "2")
     signal.signal(signal.SIGINT, before)
     assert result.code == 130
@@ -209,7 +209,7 @@ def test_addresses_where_no_ray_is(folder, monkeypatch):
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         assert besides_random(dasp(*command, address).err) == f"dasp: --ray-address {address}: Connection refused\n"
-    monkeypatch.setattr("dasp.jobs.engines._ANSWER", 0.5)
+    monkeypatch.setattr("dasp.jobs.ray_engine._ANSWER", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         said = besides_random(dasp(*command, address).err)

@@ -318,14 +318,14 @@ def test_random_methods_resume_alike(here, monkeypatch):
 
 def explain_there(folder, arguments, most):
     """Explain some chunks, and wait to be killed."""
-    commit = Parts.commit
+    commit = Checkpoint.commit
 
     def waiting(self, number, table):
         commit(self, number, table)
         if number >= most:
             time.sleep(3600)
 
-    Parts.commit = waiting
+    Checkpoint.commit = waiting
     os.chdir(folder)
     dasp(*arguments)
 

@@ -143,4 +143,9 @@ def test_exact_values_are_those_of_exact():
     assert result.method == "exact_shapley"
     torch.testing.assert_close(result.values, ExactShapley(model).attribute(x))
     assert result.std.eq(0).all()
-    assert result.settings == {"method": "exact_shapley", "tolerance": None, "max_evaluations": None, "max_seconds": None}
+    assert result.settings == {
+        "method": "exact_shapley",
+        "tolerance": None,
+        "max_evaluations": None,
+        "max_seconds": None,
+    }

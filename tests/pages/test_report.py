@@ -112,7 +112,9 @@ def test_small_players_are_summed(here):
         assert number + len(row["parts"]) == 200
         names = set(found["players"]) - {found["players"][part[0]] for part in row["parts"]}
         assert value == pytest.approx(sum(expected[name] for name in names), rel=1e-3, abs=1e-6)
-        assert half == pytest.approx(1.96 * math.sqrt(sum(expected[f"error_std:{name}"] ** 2 for name in names)), rel=1e-3)
+        assert half == pytest.approx(
+            1.96 * math.sqrt(sum(expected[f"error_std:{name}"] ** 2 for name in names)), rel=1e-3
+        )
         smallest = min(abs(part[1]) for part in row["parts"])
         assert max(abs(expected[name]) for name in names) <= smallest * (1 + 1e-3)
 

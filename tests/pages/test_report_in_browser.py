@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from reported import EVIL, JOBS, LONG, TEXTS, write_page
 
-from dasp.words import number, within
+from dasp.formatting import number, within
 
 
 @pytest.mark.parametrize("name", JOBS)

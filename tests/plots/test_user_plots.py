@@ -24,9 +24,9 @@ import dasp
 from dasp import plots
 from dasp.errors import BadInput
 from dasp.evaluation import Result
+from dasp.formatting import INTERVAL
 from dasp.players import blocks
 from dasp.plots.style import contrast
-from dasp.words import INTERVAL
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own

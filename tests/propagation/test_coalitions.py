@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dasp.games.arguments import Arguments, games
+from dasp.games.request import Arguments, games
 from dasp.propagation.coalitions import SizedCoalitions, bernoulli, column_count, sketch, spaced_sizes
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import lift

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from dasp import ExactShapley
-from dasp.games.arguments import Arguments, games
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Request, games
 from reproduction.comparison_methods import COMPARISON_METHODS
 from reproduction.dna import DNA, LENGTH, generate
 from reproduction.mnist import lenet

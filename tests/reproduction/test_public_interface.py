@@ -22,7 +22,7 @@ PUBLIC = {
     "dasp.players",
     "dasp.plots",
     "dasp.propagation",
-    "dasp.report.page",
+    "dasp.report.render",
     "dasp.rules",
 }
 

@@ -7,8 +7,7 @@ import torch
 from tqdm.auto import tqdm
 
 from dasp import Explainer, GradientDASP
-from dasp.games.arguments import Arguments
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Request
 from dasp.propagation.coalitions import bernoulli
 from modern import ZOO
 

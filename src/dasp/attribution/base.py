@@ -26,11 +26,10 @@ from torch.export import ExportedProgram
 
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Request, Selection
-from dasp.propagation.forward import Output, forward_of
-from dasp.propagation.graphs import KeptGraphs, Outputs
+from dasp.models.calling import Output, checked_model, forward_of
+from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
-from dasp.propagation.tracing import checked_model
 
 __all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "rows_at_once"]
 
@@ -220,7 +219,7 @@ class PropagatedAttribution(PlayerMethod):
         """Return the model's graph for inputs like those of each game."""
         model = self._called(request)
         return [
-            KeptGraphs.of(model).traced(
+            GraphCache.of(model).traced(
                 model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
                 keep=self._whole(), pool_first=self._pool_first,
             ) for rows, game, select in request.parts()
@@ -236,7 +235,7 @@ class PropagatedAttribution(PlayerMethod):
         ]
 
     def lift(
-        self, game: Game, outputs: Outputs | None = None, model: nn.Module | ExportedProgram | None = None
+        self, game: Game, outputs: ModelOutputs | None = None, model: nn.Module | ExportedProgram | None = None
     ) -> Lifted:
         """Return the model lifted for the game's players, or raise an error that says why it cannot be lifted."""
         model = checked_model(self.model) if model is None else model
@@ -244,7 +243,7 @@ class PropagatedAttribution(PlayerMethod):
         players = tuple(mask.cpu().numpy().tobytes() for mask in game.masks)
         arguments = (*first.toggled(), *first.extra)
         example = (*game.on, *game.extra)
-        return KeptGraphs.of(model).lifted(model, example, arguments, game.count, players, outputs)
+        return GraphCache.of(model).lifted(model, example, arguments, game.count, players, outputs)
 
     def _estimate(
         self, request: Request, values: list[Tensor], evaluations: Tensor | None = None, missed: Tensor | None = None
@@ -255,8 +254,8 @@ class PropagatedAttribution(PlayerMethod):
         return Estimate(averaged, missed=missed, evaluations=evaluations, gaps=request.gaps(averaged))
 
 
-def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = None) -> Outputs:
-    return Outputs(lambda function: select(game.outputs(function, at_once or game.rows_at_once)), full)
+def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = None) -> ModelOutputs:
+    return ModelOutputs(lambda function: select(game.outputs(function, at_once or game.rows_at_once)), full)
 
 
 def rows_at_once(frontier: Frontier) -> int:

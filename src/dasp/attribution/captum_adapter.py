@@ -20,8 +20,8 @@ from torch import Tensor
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
-from dasp.propagation.forward import like
-from dasp.propagation.turns import evaluating
+from dasp.models.calling import like
+from dasp.models.export_lock import evaluation_lock
 
 __all__ = ["MethodOnModel", "estimated"]
 
@@ -67,7 +67,7 @@ def estimated(method: Attribution, request: Request, **options: Any) -> Estimate
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()
     given = {name: value for name, value in _captum_arguments(each).items() if name in known and value is not None}
-    with warnings.catch_warnings(), evaluating():
+    with warnings.catch_warnings(), evaluation_lock():
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message=message)
         attributions = _attributed(method, each, {**given, **options})

@@ -23,8 +23,8 @@ from tqdm.auto import tqdm
 from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive
+from dasp.models.calling import Output
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
-from dasp.propagation.forward import Output
 from dasp.propagation.lifting import Frontier, Lifted
 
 __all__ = ["DASP"]

@@ -18,7 +18,7 @@ from dasp.attribution.base import Estimate, PlayerMethod, Profile
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
-from dasp.propagation.forward import Output
+from dasp.models.calling import Output
 
 __all__ = ["MOST_PLAYERS", "ExactShapley", "exact_values"]
 

@@ -53,11 +53,11 @@ from dasp.games.request import (
     check_tolerance,
     yardstick,
 )
-from dasp.propagation.apart import Apart
+from dasp.models.calling import Output
 from dasp.propagation.coalitions import Rank, bernoulli, column_count, sketch
-from dasp.propagation.forward import Output
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
+from dasp.propagation.values import Conditional
 
 __all__ = ["Extension", "GradientDASP", "Index", "automatic_rank", "fejer", "gauss"]
 
@@ -402,8 +402,10 @@ class Extension:
             signs = signs.repeat_interleave(rows, 1)
         repeated = game.repeated(number)
         frontier = self.lifted.frontier(*repeated.toggled(), *repeated.extra)
-        apart = self.columns == game.count and self.compiled is None  # with a column for every player
-        random = frontier.map(lambda x: Apart.of(x.value, q) if apart and x.conditional else bernoulli(x, q, signs))
+        by_player = self.columns == game.count and self.compiled is None  # with a column for every player
+        random = frontier.map(
+            lambda x: Conditional.of(x.value, q) if by_player and x.conditional else bernoulli(x, q, signs)
+        )
         mean = random.propagated(through=self.compiled).mean
         return select(mean.unflatten(0, (number, rows))).reshape(number, rows, -1), q
 

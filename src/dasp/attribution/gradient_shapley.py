@@ -50,7 +50,7 @@ from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
-from dasp.propagation.turns import evaluating
+from dasp.models.export_lock import evaluation_lock
 
 __all__ = ["GradientShapley"]
 
@@ -275,7 +275,7 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
         torch.lerp(off, on, each[:, mask].to(on.dtype)).requires_grad_()
         for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
     )
-    with torch.enable_grad(), evaluating():
+    with torch.enable_grad(), evaluation_lock():
         arguments = (*(x.clone() for x in points), *game.extra_for(number))  # as a model may write into them
         outputs = evaluator.select(game._checked(evaluator.function(*arguments), number)).flatten(0, 1)
         slopes = [_by_player(many, points, column) for column in outputs.reshape(len(outputs), -1).sum(0)]

@@ -19,7 +19,7 @@ from dasp.attribution.refinement import Refined, check_replicates, collected, re
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
-from dasp.propagation.forward import Output
+from dasp.models.calling import Output
 
 __all__ = ["PermutationShapley"]
 

@@ -15,17 +15,16 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.bayesian import FEWEST
-from dasp.attribution.bayesian.pairs import Pairs
+from dasp.attribution.bayesian.design import Pairs
 from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import covariances
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
 from dasp.evaluation.metrics import spearman
-from dasp.games.arguments import Arguments, Baselines, Target, Tensors, check_positive
 from dasp.games.evaluator import Evaluator
-from dasp.games.idle import Active
-from dasp.games.request import Request
-from dasp.propagation.forward import Output, forward_of
+from dasp.games.idle_players import Active
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
+from dasp.models.calling import Output, forward_of
 
 __all__ = ["Audit", "Discrepancy", "Interval", "audit"]
 

@@ -21,9 +21,8 @@ from dasp.attribution.exact import ExactShapley
 from dasp.attribution.permutation import PermutationShapley
 from dasp.display import display_name
 from dasp.evaluation.metrics import rmse, spearman
-from dasp.games.arguments import Arguments, Baselines, Target
 from dasp.games.game import Game
-from dasp.games.request import Request
+from dasp.games.request import Arguments, Baselines, Request, Target
 from dasp.methods import METHODS, Method
 
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]

@@ -19,7 +19,6 @@ from torch import nn
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows
-from dasp.explainer.conversion import MultilayerPerceptron, converted, encoder_and_network, normalized
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, device_of, input_dtype, misfit
@@ -27,7 +26,8 @@ from dasp.games.game import Game
 from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, Pace, choose
-from dasp.propagation.forward import Output, forward_of
+from dasp.models.calling import Output, forward_of
+from dasp.models.wrappers import MultilayerPerceptron, converted, encoder_and_network, normalized
 
 __all__ = ["Explainer"]
 

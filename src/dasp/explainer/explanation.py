@@ -154,7 +154,7 @@ def _picture(explained: Any) -> str | None:
     """Return the picture with error bars that a notebook shows; None, and so the text, without matplotlib and for what
     has no one picture."""
     try:
-        from dasp.plots.html import picture  # noqa: PLC0415 (matplotlib is an extra)
+        from dasp.plots.notebook import picture  # noqa: PLC0415 (matplotlib is an extra)
     except ImportError:
         return None
     return picture(explained)

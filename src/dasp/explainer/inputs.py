@@ -22,9 +22,9 @@ from torch.utils._pytree import tree_map_only
 from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
-from dasp.games.arguments import Arguments
+from dasp.games.request import Arguments
+from dasp.models.calling import innermost
 from dasp.players import named
-from dasp.propagation.forward import innermost
 
 __all__ = [
     "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "device_of", "far_from_zero", "input_dtype", "misfit",

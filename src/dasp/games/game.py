@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.propagation.turns import evaluating
+from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game", "SeveralOutputs"]
@@ -170,7 +170,7 @@ class Game:
             torch.where(coalitions[..., mask], on, torch.stack(off)[:, None]).flatten(0, 2)
             for on, off, mask in zip(self.on, zip(*baselines, strict=True), self.masks, strict=True)
         )
-        with evaluating():
+        with evaluation_lock():
             return self._checked(function(*inputs, *self.extra_for(number)), number).unflatten(
                 0, (len(baselines), len(coalitions))
             )

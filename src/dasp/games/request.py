@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, OverflowingRows
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game, SeveralOutputs
-from dasp.propagation.forward import Names, forward_of, like
-from dasp.propagation.tracing import check_evaluation_mode
+from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
 
 __all__ = [
     "PREDICTED", "Arguments", "Baselines", "Request", "Selection", "Target", "Tensors", "check_positive",

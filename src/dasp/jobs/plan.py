@@ -22,8 +22,8 @@ from torch import Tensor, fx, nn
 from dasp import players
 from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.explanation import Attributions
-from dasp.explainer.misfit import far_from_zero
-from dasp.games.target import PREDICTED
+from dasp.explainer.inputs import far_from_zero
+from dasp.games.request import PREDICTED
 from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
 from dasp.jobs.identity import FilesRead, check_not_read, fingerprint
 from dasp.jobs.options import Options

@@ -93,7 +93,7 @@ class Notes:
         if self.missed:
             yield f"warning: {self.missed:,} of {rows:,} rows did not reach --tolerance {tolerance:g}"
         if self.gaps:
-            from dasp.explainer.result import LARGE_GAP  # noqa: PLC0415 (torch takes seconds)
+            from dasp.explainer.explanation import LARGE_GAP  # noqa: PLC0415 (torch takes seconds)
 
             yield (
                 f"warning: the values of {self.gaps:,} of {rows:,} rows miss prediction − base_value by more than "

@@ -23,10 +23,8 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer import Explainer, TextExplainer
-from dasp.explainer.result import Attributed
-from dasp.explainer.text.shap_format import Attributions
-from dasp.games.request import Request
-from dasp.games.target import Selection
+from dasp.explainer.explanation import Attributions
+from dasp.games.request import Request, Selection
 from dasp.jobs.absent_inputs import Normalization
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.reading.chunks import Chunk
@@ -39,7 +37,6 @@ from dasp.players import named
 __all__ = [
     "AnyWorker", "Task", "TextTask", "TextWorker", "Worker", "explained_table", "outputs_of", "worker_of",
 ]  # fmt: skip
-
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class Worker:
             return notes.on(pa.table({}))
         return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
 
-    def explained(self, request: Request) -> tuple[Attributed | None, Tensor]:
+    def explained(self, request: Request) -> tuple[Attributions | None, Tensor]:
         """Explain those of the rows that can be, if there are any; and return True for each of these."""
         finite = request.full.isfinite().cpu()
         while finite.any():
@@ -157,7 +154,7 @@ class Worker:
         self._seed()
         return self.explainer.prepare(x, self.task.target if target is None else target)
 
-    def run(self, request: Request) -> Attributed:
+    def run(self, request: Request) -> Attributions:
         """Explain the rows, in the same way every time."""
         self._seed()
         with _silent():
@@ -166,19 +163,19 @@ class Worker:
     def _seed(self) -> None:
         _seed_all(self.task.explainer["seed"])
 
-    def _notes(self, result: Attributed) -> Notes:
+    def _notes(self, result: Attributions) -> Notes:
         infinite = (~result.values.isfinite()).flatten(1).any(1).sum()
         missed = self._missed(result)
         return Notes(infinite=int(infinite), missed=0 if missed is None else int(missed.sum()), gaps=result.unbalanced)
 
-    def _missed(self, result: Attributed) -> Tensor | None:
+    def _missed(self, result: Attributions) -> Tensor | None:
         """Return True for each row that missed the user's tolerance; None if there is none, as the method's own is not
         theirs."""
         if self.task.tolerance is None:
             return None
         return torch.zeros(len(result.gap), dtype=torch.bool) if result.missed is None else result.missed
 
-    def _table(self, chunk: Chunk, result: Attributed, notes: Notes) -> pa.Table:
+    def _table(self, chunk: Chunk, result: Attributions, notes: Notes) -> pa.Table:
         rows, missed = len(chunk.values), self._missed(result)
         assert result.evaluations is not None
         columns = {

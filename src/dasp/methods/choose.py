@@ -29,8 +29,8 @@ from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, Untrace
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.request import Request, check_positive, check_tolerance
-from dasp.methods.registry import METHODS, PRIOR_NODES, Method
-from dasp.propagation.forward import innermost
+from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
+from dasp.models.calling import innermost
 
 __all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose"]
 

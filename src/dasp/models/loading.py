@@ -31,9 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, line_of
+from dasp.models.calling import check_dynamic_batch
 from dasp.models.model_files import check_model, is_factory, untrusted
 from dasp.models.wrappers import BlackBox, TorchScript, converted, onnx_model
-from dasp.propagation.tracing import check_dynamic_batch
 
 __all__ = ["load_model", "read_model", "read_tokenizer"]
 
@@ -280,8 +280,8 @@ def _classifier(path: Path, trust: bool) -> nn.Module:
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    """Return the model in memory of its own. A file that is mapped could change, and the place of a tensor in it changes
-    the last bit of what is computed."""
+    """Return the model in memory of its own. A file that is mapped could change, and the place of a tensor in it
+    changes the last bit of what is computed."""
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = tensor.data.clone()
     return model

@@ -28,8 +28,8 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.errors import BadInput, line_of
-from dasp.propagation.tracing import check_dynamic_batch, checked_model
-from dasp.propagation.turns import evaluating
+from dasp.models.calling import check_dynamic_batch, checked_model
+from dasp.models.export_lock import evaluation_lock
 
 __all__ = [
     "BlackBox", "KerasModel", "MultilayerPerceptron", "Normalized", "TorchScript", "converted", "device_of",
@@ -65,7 +65,7 @@ def exported_module(program: ExportedProgram) -> fx.GraphModule:
     """Return the program as a module in evaluation mode, without the input checks that torch hooks on. The mode that it
     was exported in stays in its graph."""
     check_dynamic_batch(program)
-    with warnings.catch_warnings(), evaluating():
+    with warnings.catch_warnings(), evaluation_lock():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytrees
         module = program.module(check_guards=False)
     assert isinstance(module, fx.GraphModule)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
+from dasp.formatting import INTERVAL
 from dasp.plots.data import as_array, read
 from dasp.plots.style import BLACK, BLUE, SMALL, TEXT, VERMILLION, add_labels, drawing, new_axes, tidy
-from dasp.words import INTERVAL
 
 __all__ = ["calibration"]
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dasp.display import half_of_sum, uncertain
 from dasp.errors import BadInput
+from dasp.formatting import INTERVAL, entry, number, within
 from dasp.plots.style import DOWN, TEXT, UP, fit_names
-from dasp.words import INTERVAL, entry, number, within
 
 __all__ = [
     "Part", "PlotData", "as_array", "axis_edge", "end_labels", "error_note", "faces", "feature_names", "parts_of",

@@ -16,9 +16,9 @@ from matplotlib.collections import LineCollection
 
 from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture, uncertain
 from dasp.errors import BadInput
+from dasp.formatting import INTERVAL, plain
 from dasp.plots.data import as_array, read
 from dasp.plots.style import DIVERGING, SMALL, colour_bar, drawing, new_panels
-from dasp.words import INTERVAL, plain
 
 __all__ = ["image"]
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import colormaps
 
 from dasp.errors import BadInput
+from dasp.formatting import number
 from dasp.plots.data import feature_names, read
 from dasp.plots.style import (
     DIVERGING,
@@ -22,7 +23,6 @@ from dasp.plots.style import (
     readable,
     text_width,
 )
-from dasp.words import number
 
 __all__ = ["interactions"]
 

@@ -17,6 +17,7 @@ from matplotlib.transforms import Affine2D
 
 from dasp.display import uncertain
 from dasp.errors import BadInput
+from dasp.formatting import INTERVAL
 from dasp.plots.data import as_array, read
 from dasp.plots.style import (
     BLUE,
@@ -32,7 +33,6 @@ from dasp.plots.style import (
     number_format,
     tidy,
 )
-from dasp.words import INTERVAL
 
 __all__ = ["logo"]
 

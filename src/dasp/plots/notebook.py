@@ -10,13 +10,13 @@ import numpy as np
 
 from dasp.display import largest
 from dasp.errors import BadInput
+from dasp.formatting import number, plain, within
 from dasp.plots.bar import bar
 from dasp.plots.data import read, read_row, read_table
 from dasp.plots.image import image
 from dasp.plots.style import png
 from dasp.plots.text import text_html
 from dasp.plots.waterfall import waterfall
-from dasp.words import number, plain, within
 
 __all__ = ["described", "picture"]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dasp.display import uncertain
 from dasp.errors import BadInput
+from dasp.formatting import INTERVAL
 from dasp.plots.data import as_array, read
 from dasp.plots.style import (
     BLACK,
@@ -23,7 +24,6 @@ from dasp.plots.style import (
     shade,
     tidy,
 )
-from dasp.words import INTERVAL
 
 __all__ = ["series"]
 

@@ -32,7 +32,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dasp.display import display_name
-from dasp.words import number, plain, shortened
+from dasp.formatting import number, plain, shortened
 
 __all__ = [
     "STYLES", "Style", "add_labels", "colour_bar", "contrast", "drawing", "fit_names", "fit_text", "line_axes",

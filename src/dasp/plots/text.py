@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dasp.errors import BadInput
+from dasp.formatting import plain, within
 from dasp.plots.data import PlotData, read_row
 from dasp.plots.style import (
     BLACK,
@@ -25,7 +26,6 @@ from dasp.plots.style import (
     shade,
     text_width,
 )
-from dasp.words import plain, within
 
 __all__ = ["text", "text_html"]
 

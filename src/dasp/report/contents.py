@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dasp.display import CHANNELS
 from dasp.errors import BadInput, line_of
+from dasp.formatting import plain
 from dasp.jobs.output import FORMATS, StoredOutput, format_of
 from dasp.jobs.reading.source import floats
 from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
-from dasp.words import plain
 
 __all__ = ["Contents", "OutputRows", "read"]
 

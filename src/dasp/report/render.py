@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dasp.words import number, within
+from dasp.formatting import number, within
 
 __all__ = ["render", "rounded"]
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dasp.display import data_fractions, half_of_sum, largest, overlay, pale, pixel_values, scaled_picture, uncertain
+from dasp.formatting import INTERVAL, entry, number, plain
 from dasp.report.contents import Contents, OutputRows
 from dasp.report.render import rounded
 from dasp.report.statistics import Statistics
-from dasp.words import INTERVAL, entry, number, plain
 
 __all__ = ["MOST_ROWS", "PageRows", "page_rows", "size_picture"]
 

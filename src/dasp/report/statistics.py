@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.display import display_name, half_of_mean, uncertain
+from dasp.formatting import INTERVAL, number, plain
 from dasp.jobs.options import name_of
 from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import word_of
 from dasp.report.contents import Contents, OutputRows
-from dasp.words import INTERVAL, number, plain
 
 __all__ = ["Fact", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict"]
 

@@ -27,7 +27,7 @@ from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
-from dasp.propagation.forward import Output
+from dasp.models.calling import Output
 
 __all__ = ["FEWEST", "BayesianShapley"]
 

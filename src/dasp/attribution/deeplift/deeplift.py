@@ -23,11 +23,11 @@ from dasp.attribution.deeplift.differences import Difference, Nonlinear
 from dasp.errors import UnsupportedOperation
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors
-from dasp.propagation.forward import Output
+from dasp.models.calling import Output
+from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.lifting import covered, operation
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import SHAPE_ONLY
-from dasp.propagation.turns import evaluating
 
 __all__ = ["DeepLiftRevealCancel"]
 
@@ -107,7 +107,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
             raise TypeError(f"inputs must be floating point to have multipliers, not {[x.dtype for x in game.on]}")
         inputs = [Difference.between(on, off) for on, off in zip(game.on, game.off, strict=True)]
         parts = [part.requires_grad_() for x in inputs for part in (x.positive, x.negative)]
-        with torch.enable_grad(), evaluating():
+        with torch.enable_grad(), evaluation_lock():
             output = walk(traced, (*inputs, *game.extra), self.rule)
             outputs = select(output.total).reshape(game.rows, -1).sum(0).unbind()
         result = torch.zeros(game.count, game.rows, len(outputs), dtype=game.dtype, device=game.device)

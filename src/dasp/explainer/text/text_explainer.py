@@ -22,7 +22,7 @@ from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
 from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
 from dasp.methods import METHODS, find
 from dasp.methods.choose import FEWEST, MOST, TOLERANCE, Budget, Choice
-from dasp.propagation.tracing import check_evaluation_mode
+from dasp.models.calling import check_evaluation_mode
 
 __all__ = ["TextExplainer"]
 

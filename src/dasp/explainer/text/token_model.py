@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from dasp.errors import BadInput
 from dasp.explainer.inputs import device_of
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
-from dasp.propagation.turns import evaluating
+from dasp.models.export_lock import evaluation_lock
 
 __all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel"]
 
@@ -155,7 +155,7 @@ class TextGame:
         parts = []
         for start in range(0, len(order), self.batch_size):
             batch = [written[i] for i in order[start : start + self.batch_size]]
-            with evaluating():
+            with evaluation_lock():
                 parts.append(_checked(self.model(batch), len(batch)))
         outputs = torch.cat(parts)
         return outputs[torch.tensor(order).argsort()]

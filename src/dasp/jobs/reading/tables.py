@@ -32,7 +32,7 @@ __all__ = [
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
 _LINES = 8
-PREDICTED = "predicted"  # as `dasp.games.target` has it, which needs torch
+PREDICTED = "predicted"  # as `dasp.games.request` has it, which needs torch
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = frozenset(pv.ConvertOptions().null_values)
 _LISTED = 8

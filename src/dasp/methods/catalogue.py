@@ -28,7 +28,7 @@ from dasp.attribution.gradient_shapley import GradientShapley
 from dasp.attribution.permutation import PermutationShapley
 from dasp.errors import BadInput
 from dasp.games.game import Game
-from dasp.propagation.forward import Output, forward_of
+from dasp.models.calling import Output, forward_of
 
 __all__ = ["GRADIENT", "METHODS", "PRIOR_NODES", "SHORT_NAMES", "Method", "MethodOnModel", "find"]
 
