@@ -47,6 +47,12 @@ def files_of(room: str) -> list[Path]:
     return sorted(file for file in files if file.exists() and file.stem != "__init__")
 
 
+def named(room: str) -> list[str]:
+    """The files of a room by their names, with the folder inside of the room that they are in."""
+    return [file.relative_to(SOURCE / room).with_suffix("").as_posix() if file.parent != SOURCE else room
+            for file in files_of(room)]  # fmt: skip
+
+
 def sentence_of(room: str) -> str:
     """The first paragraph of a room's docstring, on one line."""
     folder = SOURCE / room / "__init__.py"
@@ -76,7 +82,7 @@ def picture() -> str:
     ]
     for place, room in enumerate(ROOMS):
         y = 10 + place * _ROW
-        files = [file.stem for file in files_of(room)]
+        files = named(room)
         shown = ", ".join(files[:9]) + (f", … ({len(files)} files)" if len(files) > 9 else "")
         lines += [
             f'<rect x="10" y="{y}" width="{_BOX}" height="{_ROW - 8}" rx="6"/>',
@@ -96,7 +102,7 @@ def picture() -> str:
 
 def table_of_rooms() -> str:
     """The rooms in a table: what they are for, and their files."""
-    rows = [f"| `{room}` | {sentence_of(room)} | {', '.join(file.stem for file in files_of(room))} |" for room in ROOMS]
+    rows = [f"| `{room}` | {sentence_of(room)} | {', '.join(named(room))} |" for room in ROOMS]
     return "\n".join(["| room | what it is | files |", "|---|---|---|", *rows, ""])
 
 
@@ -106,7 +112,11 @@ def walked(call: Callable[[], Any]) -> list[tuple[str, list[str]]]:
 
     def noted(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(SOURCE)) and not code.co_name.startswith(("_", "<")):
+        if (
+            event == "call"
+            and code.co_filename.startswith(str(SOURCE))
+            and not re.search(r"(^|\.)[_<]", code.co_qualname)
+        ):
             module = Path(code.co_filename).relative_to(SOURCE).with_suffix("").as_posix()
             functions = seen.setdefault(module, [])
             if code.co_qualname not in functions:
@@ -133,7 +143,7 @@ def walk() -> str:
 def filled(text: str) -> str:
     """The page with its generated parts as they are now."""
     parts = {"rooms": table_of_rooms, "walk": walk}
-    return FILLED.sub(lambda found: f"{found[1]}{parts[found[2]]()}{found[3]}", text)
+    return FILLED.sub(lambda found: f"{found[1]}\n{parts[found[2]]()}\n{found[3]}", text)
 
 
 def main() -> None:

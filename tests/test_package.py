@@ -9,6 +9,7 @@ import inspect
 import io
 import re
 import runpy
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from matplotlib import pyplot as plt
 
 import dasp
 from dasp.cli import app
-from dasp.former_names import FORMER
 from dasp.propagation.rules import RULES
 
 ROOT = Path(__file__).parent.parent
@@ -39,19 +39,6 @@ def test_everything_public_is_exported_and_documented():
         assert getattr(dasp, name) is getattr(importlib.import_module(home), name), name
     with pytest.raises(AttributeError, match="no attribute 'absent'"):
         _ = dasp.absent
-
-
-def test_modules_are_found_by_their_former_names():
-    for before, now in sorted(FORMER.items(), key=lambda names: names[0].count(".")):  # packages first
-        with pytest.deprecated_call(match=f"{before} is called {now} now"):
-            module = importlib.import_module(before)
-        assert module is importlib.import_module(now)
-        assert module.__spec__.name == module.__name__ == now
-    with pytest.deprecated_call():
-        models = importlib.import_module("dasp.explain.models")
-    assert models.load_model is importlib.import_module("dasp.models.loading").load_model
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("dasp.explain.absent")
 
 
 @pytest.fixture
@@ -115,6 +102,16 @@ def test_the_picture_of_the_readme_can_be_drawn(tmp_path, monkeypatch):
     with torch.random.fork_rng(devices=[]):
         main()
     assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path, monkeypatch):
+    backend = pytest.importorskip("hatchling.build", reason="hatchling builds the wheel")
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))) as wheel:
+        built = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    source = (file for file in (ROOT / "src").rglob("*") if file.is_file() and file.suffix != ".pyc")
+    assert built == {file.relative_to(ROOT / "src").as_posix() for file in source}
+    assert {name.partition("/")[0] for name in built} == {"dasp"}
 
 
 def test_every_make_command_exists():

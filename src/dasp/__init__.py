@@ -44,7 +44,7 @@ __all__ = [
     "spearman",
 ]
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0.dev0"
 
 # Where the public names are, as above; and what is a module itself.
 _HOMES = {

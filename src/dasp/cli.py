@@ -21,8 +21,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 import dasp
-from dasp.__main__ import INTERRUPTED, INTERRUPTED_CODE, stops_at_once
-from dasp.errors import BadInput, Stopped
+from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, BadInput, Stopped, stops_at_once
 from dasp.jobs.options import OPTIONS, Options, name_of
 
 app = typer.Typer(

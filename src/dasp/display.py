@@ -1,7 +1,6 @@
 """What figures and pages decide alike: which players they name, and how values become colours.
 
     players    the largest by name, all others as one sum; values are hatched if their 95 % interval includes 0
-    methods    people are shown their names, and files store their identifiers
     images     the value of a pixel is the sum over its players; red raises the output, blue lowers it
 
 It needs NumPy alone: pages are written without matplotlib and without torch.
@@ -18,36 +17,12 @@ from numpy.typing import NDArray
 from dasp.formatting import interval_of
 
 __all__ = [
-    "CHANNELS", "METHOD_NAMES", "channel_axis", "data_fractions", "display_name", "half_of_mean", "half_of_sum",
+    "CHANNELS", "channel_axis", "data_fractions", "half_of_mean", "half_of_sum",
     "largest", "overlay", "pale", "pixel_values", "scaled_picture", "uncertain",
 ]  # fmt: skip
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
-METHOD_NAMES = {
-    "exact_shapley": "Exact",
-    "permutation_shapley": "Permutations",
-    "gradient_shapley": "Gradients at coalitions",
-    "dasp": "DASP, full rank",
-    "dasp_rank_0": "DASP, rank 0",
-    "gradient_dasp": "GradientDASP",
-    "gradient_dasp_rank_0": "GradientDASP, rank 0",
-    "bayesian_shapley": "BayesianShapley",
-    "bayesian_shapley_on_gradient_dasp": "BayesianShapley on GradientDASP",
-    "bayesian_shapley_on_dasp": "BayesianShapley on DASP",
-    "deeplift_revealcancel": "DeepLIFT RevealCancel",
-    "deeplift_mixed": "DeepLIFT mixed",
-}
-"""The name of each of our methods, by its identifier."""
 _PALEST = 0.45  # the grey of black below an overlay
-
-
-def display_name(method: str) -> str:
-    """Return the name of a method of ours, and any other name as it is.
-
-    >>> display_name("gradient_dasp"), display_name("mine")
-    ('GradientDASP', 'mine')
-    """
-    return METHOD_NAMES.get(method, method)
 
 
 def largest(sizes: NDArray[Any], most: int) -> tuple[NDArray[Any], NDArray[Any]]:

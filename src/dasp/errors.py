@@ -1,16 +1,22 @@
-"""Errors outside of the mathematics: input and models that cannot be used."""
+"""Errors outside of the mathematics: input and models that cannot be used, and interrupts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = [
-    "BadInput", "Fraction", "Operation", "OverflowingRows", "Stopped", "UnsupportedOperation", "UntraceableModel",
-    "line_of",
+    "BadInput", "Fraction", "Operation", "OverflowingRows", "Stopped",
+    "UnsupportedOperation", "UntraceableModel", "line_of",
 ]  # fmt: skip
 
+INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
+INTERRUPTED_CODE = 130
 _LONGEST = 300  # characters of another library's message
 _MOST_SUMMARISED = 3  # operations
 
@@ -162,3 +168,23 @@ def line_of(error: object) -> str:
     said = isinstance(error, OSError) and error.strerror
     text = " ".join(str(said or error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+@contextmanager
+def stops_at_once() -> Iterator[None]:
+    """Let an interrupt end the process while libraries are imported, as an exception could be lost in them, or come
+    out as something else. An interrupt that is ignored stays so."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(*_: object) -> None:
+    os.write(2, f"{INTERRUPTED}\n".encode())
+    os._exit(INTERRUPTED_CODE)

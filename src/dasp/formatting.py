@@ -1,4 +1,7 @@
-"""Numbers and names as people read them, in figures, pages and lines of text."""
+"""Numbers and names as people read them, in figures, pages and lines of text.
+
+Files and explanations store the identifiers of methods; people are shown their names.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,34 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["INTERVAL", "entry", "interval_of", "number", "plain", "shortened", "within"]
+__all__ = ["INTERVAL", "METHOD_NAMES", "display_name", "entry", "interval_of", "number", "plain", "shortened", "within"]
 
 INTERVAL = 1.96  # standard deviations to each side, for a probability of 95 %
+METHOD_NAMES = {
+    "exact_shapley": "Exact",
+    "permutation_shapley": "Permutations",
+    "gradient_shapley": "Gradients at coalitions",
+    "dasp": "DASP, full rank",
+    "dasp_rank_0": "DASP, rank 0",
+    "gradient_dasp": "GradientDASP",
+    "gradient_dasp_rank_0": "GradientDASP, rank 0",
+    "bayesian_shapley": "BayesianShapley",
+    "bayesian_shapley_on_gradient_dasp": "BayesianShapley on GradientDASP",
+    "bayesian_shapley_on_dasp": "BayesianShapley on DASP",
+    "deeplift_revealcancel": "DeepLIFT RevealCancel",
+    "deeplift_mixed": "DeepLIFT mixed",
+}
+"""The name of each of our methods, by its identifier."""
 _MOST_DATA = 14  # characters of what a player is in a row
+
+
+def display_name(method: str) -> str:
+    """Return the name of a method of ours, and any other name as it is.
+
+    >>> display_name("gradient_dasp"), display_name("mine")
+    ('GradientDASP', 'mine')
+    """
+    return METHOD_NAMES.get(method, method)
 
 
 def interval_of(number: int) -> float:

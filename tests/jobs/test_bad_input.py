@@ -350,11 +350,11 @@ CASES: dict[str, tuple[str, str]] = {
         "small:build full.csv --text said --tokenizer words", "takes no input_ids or no attention_mask"),
     "words of numbers": ("small:build rows.csv --players word", "is for texts: name their column by --text"),
     "tokenizer of numbers": ("small:build rows.csv --tokenizer words", "--tokenizer is for texts"),
-    "absent pieces of numbers": ("small:build rows.csv --absent mask", "--absent is for texts"),
+    "absent pieces of numbers": ("small:build rows.csv --baselines mask", "mask: no such file or folder"),
     "blocks of texts": ("small:build said.csv --text said --players block:8", "texts have word, token, sentence"),
     "groups of texts": ("small:build said.csv --text said --players good.json", "texts have word, token, sentence"),
     "baseline of texts": (
-        "small:build said.csv --text said --baselines zero", "--baselines is for numbers, and --text"),
+        "small:build said.csv --text said --baselines zero", "--baselines zero is for numbers; texts have mask"),
     "background of texts": (
         "small:build said.csv --text said --background rows.npy", "--background is for numbers, and --text"),
     "texts that are normalised": (

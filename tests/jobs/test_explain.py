@@ -62,7 +62,7 @@ def test_values_are_those_of_the_method(here, kind):
     assert np.allclose(table.prediction, build()(x).detach()[:, 1], atol=1e-5)
     assert np.allclose(table.prediction - table.base_value, table[names].sum(axis=1), atol=1e-5)
     assert list(table.id) == list(range(50))
-    assert set(table.method) == {"Exact"}
+    assert set(table.method) == {"exact_shapley"}
     assert not (here / "out.parquet.parts").exists()
 
 

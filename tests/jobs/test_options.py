@@ -25,7 +25,6 @@ OTHER = {
     "tokenizer": Path("words"), "columns": "a,b", "drop": "c", "text": "t", "id": "n",
     "on_bad_row": "skip", "mean": "0.5", "std": "2", "max_unpacked": "2G",
     "baselines": "0.5", "background": Path("b.npy"), "players": "window:2",
-    "absent": "pad",
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
     "output": Path("other.parquet"), "with_data": True, "report": Path("page.html"),

@@ -303,7 +303,7 @@ def test_models_that_differ_every_time_do_not_mix(here, monkeypatch):
 
 def test_random_methods_resume_alike(here, monkeypatch):
     np.save("wide.npy", rows(12, 12))
-    for method in ("permutation", "KernelSHAP", "Shapley sampling"):
+    for method in ("permutation", "gradient_shapley", "bayesian"):
         arguments = ["explain", "small:wide", "wide.npy", "--chunk", "4", "--target", "0", "--method", method, "-o"]
         assert dasp(*arguments, "whole.parquet", "--overwrite").code == 0
         with monkeypatch.context() as patch:

@@ -92,7 +92,7 @@ def refused(*arguments):
 )
 def test_values_are_those_of_a_text_explainer(here, language, players, absent):
     tokenizer, model = language
-    how = ["--players", players, "--absent", absent, "--target", "1", "--max-evaluations", "64"]
+    how = ["--players", players, "--baselines", absent, "--target", "1", "--max-evaluations", "64"]
     table = done("language", "reviews.csv", *how, "--chunk", "3")
     expected = TextExplainer(model, tokenizer, players=players, baselines=absent, max_evaluations=64)(TEXTS, target=1)
     assert list(table)[:4] == ["id", "target", "prediction", "base_value"]
@@ -118,7 +118,7 @@ def test_what_is_sampled_follows_the_seed(here, language):
     options_of_explainer = {"max_evaluations": 120, "tolerance": 1e-9, "seed": 3, "batch_size": 7}
     expected = TextExplainer(language[1], language[0], **options_of_explainer)(LONG, target="predicted")
     np.testing.assert_array_equal(table["values"][0], expected.values)
-    assert (table["method"][0], table["error_std"][0].min() > 0) == ("BayesianShapley", True)
+    assert (table["method"][0], table["error_std"][0].min() > 0) == ("bayesian_shapley", True)
     assert (done("language", "long.csv", *options)["values"][0] != table["values"][0]).any()
 
 
@@ -166,7 +166,7 @@ def test_model_and_tokenizer_are_part_of_the_job(here, file, name):
 def test_the_job_tells_what_an_absent_piece_was(here):
     done("language", "reviews.csv")
     job = json.loads(pq.read_schema("out.parquet").metadata[b"dasp"])
-    assert job["absent"]["options"] == {"absent": "mask"}
+    assert job["absent"]["options"] == {"baselines": "mask"}
     assert job["software"]["transformers"]
 
 

@@ -14,7 +14,7 @@ from matplotlib.patches import Polygon
 from matplotlib.text import Annotation, Text
 
 import dasp
-from dasp.display import METHOD_NAMES
+from dasp.formatting import METHOD_NAMES
 from dasp.plots import force
 from dasp.plots.style import STYLES, style_of
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.exact import ExactShapley
 from dasp.attribution.permutation import PermutationShapley
-from dasp.display import display_name
 from dasp.evaluation.metrics import rmse, spearman
+from dasp.formatting import display_name
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Target
-from dasp.methods import METHODS, Method
+from dasp.methods import METHODS, Method, find
 
 __all__ = ["Problem", "Result", "Trial", "compare", "evaluations_to_match", "front", "table", "trials"]
 
@@ -170,7 +170,7 @@ def trials(
         methods: names in `dasp.methods.METHODS` (all of them by default), or methods of your own by name.
         budgets: numbers of evaluations for a row.
     """
-    table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in methods}
+    table = methods if isinstance(methods, Mapping) else {name: METHODS[name] for name in map(find, methods)}
     game = problem.request().games[0]
     result = []
     for name, method in table.items():
@@ -193,7 +193,7 @@ def compare(
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     >>> problem = Problem.of(model, torch.ones(3, 4))
-    >>> [result.evaluations for result in compare(problem, ["Exact", "Permutations"], budgets=[20, 40])]
+    >>> [result.evaluations for result in compare(problem, ["exact", "permutation"], budgets=[20, 40])]
     [16, 20, 38]
     """
     results = []

@@ -147,7 +147,6 @@ class Explainer:
             self.model = forward_of(self.model, output)
         self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
         self._made: dict[str, Attribution] = {}
-        self._methods = METHODS
         if isinstance(method, Attribution):
             method = self._take(method, own)
         self.requested_method = method if method == "auto" or method in self._made else find(method)
@@ -164,10 +163,16 @@ class Explainer:
             if isinstance(method, PlayerMethod) and not isinstance(method, MethodOnModel):
                 raise BadInput(f"with mean, std, encoder or output, {name} is given by its name, not as an object")
             method = _for_model(method, own, self.model)
-        draws = any("samples" in option for option in signature(method.attribute).parameters)
         self._made[name] = method
-        self._methods = {**METHODS, name: Method(name, lambda _: method, row_by_row=draws)}
         return name
+
+    def _method(self, name: str) -> Method:
+        """Return one of our methods, or the user's own, which costs nobody knows what."""
+        if name in METHODS:
+            return METHODS[name]
+        own = self._made[name]
+        draws = any("samples" in option for option in signature(own.attribute).parameters)
+        return Method(name, lambda _: own, row_by_row=draws)
 
     def __call__(self, X: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Any:  # noqa: N803 (everybody's name for rows)
         """Explain the rows of an array, DataFrame or tensor as a `shap.Explanation` with `values`, `base_values`,
@@ -219,7 +224,7 @@ class Explainer:
             return Attributions.cat([self.run(part) for part in request.apart()])
         (game,) = request.games
         choice = self._choice(request)
-        entry = self._methods[choice.method]
+        entry = self._method(choice.method)
         options = choice.budget.options(entry, game)
         size = self._rows_at_once(entry, game)
         parts = []
@@ -243,7 +248,7 @@ class Explainer:
 
     def _attributed(self, choice: Choice, options: dict[str, Any], request: Request) -> Attributions:
         (game,), (select,) = request.games, request.selections
-        made, entry = self._made[choice.method], self._methods[choice.method]
+        made, entry = self._made[choice.method], self._method(choice.method)
         with _seeded(self.budget.seed) if entry.row_by_row else nullcontext():
             estimate = estimated(made, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
@@ -272,7 +277,7 @@ class Explainer:
                     level = logging.WARNING if choice.obstacle else logging.INFO
                     log.log(level, "%s: %s", METHODS[choice.method].name, choice.full_reason)
                 if choice.method not in self._made:
-                    self._made[choice.method] = self._methods[choice.method].make(self.model)  # type: ignore[arg-type]
+                    self._made[choice.method] = self._method(choice.method).make(self.model)  # type: ignore[arg-type]
                 self._choices[game] = choice
             return self._choices[game]
 

@@ -88,7 +88,9 @@ class Options:
 
     baselines: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
-        "If not given: zero.", file=True, texts=False)] = None
+        "If not given: zero. For texts, what is in the place of an absent piece: mask (the mask token), pad (it is "
+        "masked out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
+        file=True)] = None
     background: Annotated[Path | None, Option(
         "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",
         file=True, texts=False)] = None
@@ -97,10 +99,6 @@ class Options:
         "prefix:a,b for columns whose names begin with a_ or b_. A file: .json with a list of columns for each player, "
         "or .npy with the number of each input's player. Of texts: word, token or sentence. If not given: each input "
         "alone; each word.", file=True)] = None
-    absent: Annotated[str | None, Option(
-        "Absent inputs", "Text in the place of an absent piece of a text: mask (the mask token), pad (it is masked "
-        "out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
-        texts=True)] = None
 
     method: Annotated[str, Option(
         "Method", "Method to use: auto, exact_shapley, dasp, gradient_dasp, bayesian_shapley, permutation_shapley, …",
@@ -152,6 +150,8 @@ class Options:
             raise BadInput(f"--max-unpacked is {self.max_unpacked}; a size like 500M or 2G is needed")
         if self.background and self.baselines not in (None, "mean"):
             raise BadInput("--baselines and --background both say what an absent input is: give one of them")
+        if self.text is not None and self.baselines in ("zero", "mean"):
+            raise BadInput(f"--baselines {self.baselines} is for numbers; texts have mask, pad, drop or another text")
         if self.text is not None and self.players not in (None, *_PIECES):
             raise BadInput(f"--players is {self.players}; texts have {', '.join(_PIECES)}")
         if self.text is None and self.players in _PIECES:
@@ -211,6 +211,8 @@ class Options:
     def files(self) -> dict[str, Path]:
         """Return the files and folders whose contents count, by the options that name them."""
         named = {name: getattr(self, name) for name, option in OPTIONS.items() if option.file}
+        if self.text is not None:  # whose baselines are words
+            del named["baselines"]
         return {name: Path(value) for name, value in named.items() if value is not None and _is_file(name, value)}
 
     def of_record(self) -> dict[str, Any]:

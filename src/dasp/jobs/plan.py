@@ -126,7 +126,7 @@ def _plan_texts(
     seen = survey(checked.source, options.data, TEXT, fail=options.on_bad_row == "fail")
     for line in _description(options.data, "texts", seen, "nothing in them"):
         say(line)
-    texts = TextTask(options.tokenizer or Path(options.model), options.players or "word", options.absent)
+    texts = TextTask(options.tokenizer or Path(options.model), options.players or "word", options.baselines)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=parameters, target=None,
         names=None, mask=None, absent={}, skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
@@ -145,7 +145,7 @@ def _plan_texts(
     _try_texts(worker, sorted(some, key=len))
     explainer = worker.explainer
     say(f"method: {_display(explainer.requested_method)}, by {texts.players}; an absent one is: {explainer.baselines}")
-    absent = AbsentInputs("text", {"absent": str(explainer.baselines)})
+    absent = AbsentInputs("text", {"baselines": str(explainer.baselines)})
     reader = Reader(checked.source, options.chunk or _CHUNK_TEXTS, TEXT, seen.integer_ids)
     reason = "the coalitions of each text are evaluated"
     return Plan(seen, reader, task, worker, files, outputs, absent, {}, reason, checked.classes)

@@ -45,7 +45,7 @@ class TextTask:
 
     tokenizer: Path  # its folder
     players: str
-    absent: str | None
+    baselines: str | None  # in the place of an absent piece
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class TextWorker:
         self.task, self.model = task, model.to(own["device"])
         self.explainer = TextExplainer(
             self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
-            baselines=task.texts.absent, method=own["method"], tolerance=own["tolerance"],
+            baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
             max_evaluations=own["max_evaluations"], batch_size=own["batch_size"], seed=own["seed"],
         )  # fmt: skip
 

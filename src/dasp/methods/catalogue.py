@@ -27,6 +27,7 @@ from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.attribution.gradient_shapley import GradientShapley
 from dasp.attribution.permutation import PermutationShapley
 from dasp.errors import BadInput
+from dasp.formatting import METHOD_NAMES
 from dasp.games.game import Game
 from dasp.models.calling import Output, forward_of
 
@@ -51,9 +52,9 @@ class Method(Profile):
     row_by_row: bool = False  # it draws from torch's own generator, so that rows would depend on those beside them
 
     @staticmethod
-    def of(name: str, estimator: type[PlayerMethod], **settings: Any) -> Method:
+    def of(identifier: str, estimator: type[PlayerMethod], **settings: Any) -> Method:
         """Return one of our estimators, made with these settings, with what it says itself of its cost."""
-        return _ours(name, partial(estimator, **settings), estimator, estimator.profile(**settings))
+        return _ours(identifier, partial(estimator, **settings), estimator, estimator.profile(**settings))
 
     def on(self, model: nn.Module, number: int | None = None, *, output: Output = None) -> MethodOnModel:
         """Return the method for a model, with a number of samples if it takes any (None for its own default). Of a
@@ -64,39 +65,39 @@ class Method(Profile):
 
 
 def _ours(
-    name: str, make: Callable[[nn.Module], Attribution], estimator: type[PlayerMethod], profile: Profile
+    identifier: str, make: Callable[[nn.Module], Attribution], estimator: type[PlayerMethod], profile: Profile
 ) -> Method:
-    return Method(name, make, takes=frozenset(estimator.options()), **vars(profile))
+    return Method(METHOD_NAMES[identifier], make, takes=frozenset(estimator.options()), **vars(profile))
 
 
-def _bayesian(name: str, prior: Method, samples: Callable[[Game], int], **options: Any) -> Method:
-    """BayesianShapley on a prior that takes so many samples."""
+def _bayesian(identifier: str, prior: Method, samples: Callable[[Game], int], **options: Any) -> Method:
+    """Return BayesianShapley on a prior that takes so many samples."""
     return _ours(
-        name,
+        identifier,
         lambda model: BayesianShapley(model, prior.make(model), prior_options=options),
         BayesianShapley,
         BayesianShapley.profile(prior=prior, prior_samples=samples),
     )
 
 
-_DASP = Method.of("DASP, full rank", DASP, rank="full")
-_GRADIENT_DASP = Method.of("GradientDASP", GradientDASP, rank="auto")
+_DASP = Method.of("dasp", DASP, rank="full")
+_GRADIENT_DASP = Method.of("gradient_dasp", GradientDASP, rank="auto")
 
 METHODS: dict[str, Method] = {
-    "exact_shapley": Method.of("Exact", ExactShapley),
-    "permutation_shapley": Method.of("Permutations", PermutationShapley),
-    "gradient_shapley": Method.of("Gradients at coalitions", GradientShapley),
+    "exact_shapley": Method.of("exact_shapley", ExactShapley),
+    "permutation_shapley": Method.of("permutation_shapley", PermutationShapley),
+    "gradient_shapley": Method.of("gradient_shapley", GradientShapley),
     "dasp": _DASP,
-    "dasp_rank_0": Method.of("DASP, rank 0", DASP, rank=0),
+    "dasp_rank_0": Method.of("dasp_rank_0", DASP, rank=0),
     "gradient_dasp": _GRADIENT_DASP,
-    "gradient_dasp_rank_0": Method.of("GradientDASP, rank 0", GradientDASP, rank=0),
-    "bayesian_shapley": Method.of("BayesianShapley", BayesianShapley),
+    "gradient_dasp_rank_0": Method.of("gradient_dasp_rank_0", GradientDASP, rank=0),
+    "bayesian_shapley": Method.of("bayesian_shapley", BayesianShapley),
     "bayesian_shapley_on_gradient_dasp": _bayesian(
-        "BayesianShapley on GradientDASP", _GRADIENT_DASP, lambda _: PRIOR_NODES, nodes=PRIOR_NODES
+        "bayesian_shapley_on_gradient_dasp", _GRADIENT_DASP, lambda _: PRIOR_NODES, nodes=PRIOR_NODES
     ),
-    "bayesian_shapley_on_dasp": _bayesian("BayesianShapley on DASP", _DASP, lambda game: game.count),
-    "deeplift_revealcancel": Method.of("DeepLIFT RevealCancel", DeepLiftRevealCancel, rule="revealcancel"),
-    "deeplift_mixed": Method.of("DeepLIFT mixed", DeepLiftRevealCancel, rule="mixed"),
+    "bayesian_shapley_on_dasp": _bayesian("bayesian_shapley_on_dasp", _DASP, lambda game: game.count),
+    "deeplift_revealcancel": Method.of("deeplift_revealcancel", DeepLiftRevealCancel, rule="revealcancel"),
+    "deeplift_mixed": Method.of("deeplift_mixed", DeepLiftRevealCancel, rule="mixed"),
 }
 """Every method that `Explainer` knows by name: a `Method` for each identifier."""
 

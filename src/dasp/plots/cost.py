@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dasp.display import display_name
 from dasp.errors import BadInput
 from dasp.evaluation import Result
+from dasp.formatting import display_name
 from dasp.plots.style import (
     BLUE,
     GREEN,

@@ -31,8 +31,7 @@ from matplotlib.colors import ListedColormap, Normalize, to_rgb
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dasp.display import display_name
-from dasp.formatting import number, plain, shortened
+from dasp.formatting import display_name, number, plain, shortened
 
 __all__ = [
     "STYLES", "Style", "add_labels", "colour_bar", "contrast", "drawing", "fit_names", "fit_text", "line_axes",

@@ -7,8 +7,7 @@ arithmetic: it puts players that never meet in a unit into one column, so that t
 """
 
 from dasp.propagation.gaussian import Gaussian
-from dasp.propagation.network import ProbabilisticNetwork, propagate
-from dasp.propagation.random_coalitions import propagate_coalitions
+from dasp.propagation.network import ProbabilisticNetwork, propagate, propagate_coalitions
 from dasp.propagation.rules import rule
 
 __all__ = ["Gaussian", "ProbabilisticNetwork", "propagate", "propagate_coalitions", "rule"]

@@ -5,7 +5,8 @@ A graph has whatever the model was set to when it was traced. Three things tell 
 - **its inputs**: their shapes but for the number of rows, dtypes and devices, and autocast;
 - **the model's state**: its modules, the identity of their tensors and hooks, and their plain attributes (numbers,
   texts, short lists of them). The graph shares the weights, so that these may be trained meanwhile. An attribute that
-  the model changes itself when it is called, like a counter, does not count;
+  the model changes itself when it is called, like a counter, does not count: when the state is another one for the
+  first time, the model is evaluated once to see what it changes;
 - **its outputs**, for what nobody can see (a global variable, an object's attribute, what a hook closes over): those
   of the graph are compared with the model's own at every call. If they differ by more than rounding, the model is
   traced again.
@@ -83,11 +84,20 @@ class _Rounding(fx.Interpreter):
         return x + (x.double() * error.to(x.device) * torch.finfo(x.dtype).eps).to(x.dtype)
 
 
+@dataclass(frozen=True)
+class _Traced:
+    """A graph, and the inputs and the state of the model that it was traced with."""
+
+    inputs: Hashable
+    state: State
+    graph: fx.GraphModule
+
+
 class GraphCache:
     """The last few graphs of a model, by its inputs and its state, and their lifted forms, by the players."""
 
     def __init__(self) -> None:
-        self._traced: dict[Hashable, fx.GraphModule] = {}
+        self._traced: list[_Traced] = []
         self._lifted: dict[Hashable, Lifted] = {}
         self._changing: set[tuple[int, str]] = set()  # attributes that the model changes itself
 
@@ -113,18 +123,21 @@ class GraphCache:
         for _ in range(2):
             with evaluation_lock():
                 state = _state(model)
-            graph = self._traced.get(self._key(state, inputs))
+            graph = self._kept(inputs, state)
             if graph is None:
                 with export_lock():
-                    graph = self._traced.get(self._key(state, inputs))  # another thread may have been quicker
+                    if any(
+                        kept.inputs == inputs for kept in self._traced
+                    ):  # who changed the state, the user or the model?
+                        self._changing |= _changing(model, outputs)
+                    graph = self._kept(inputs, state)  # another thread may have been quicker, too
                     if graph is None:
                         graph = trace(model, example, keep, pool_first=pool_first)
-                        self._changing |= _changing(model, outputs)
-                        self._traced = _with(self._traced, self._key(state, inputs), graph)
+                        self._traced = [*self._traced[-(_MOST_KEPT - 1) :], _Traced(inputs, state, graph)]
             if outputs is None or outputs.agree(graph):
                 return graph
             with export_lock():
-                self._traced = {key: kept for key, kept in self._traced.items() if kept is not graph}
+                self._traced = [kept for kept in self._traced if kept.graph is not graph]
         raise UntraceableModel(
             f"the graph that torch.export makes of {type(model).__name__} gives other outputs than the model itself",
             "Its forward depends on something that a graph cannot have, like a random number or a variable that it "
@@ -149,20 +162,24 @@ class GraphCache:
                 lifted = self._lifted.get(key)
                 if lifted is None:
                     lifted = lift(graph, arguments, count)
-                    self._lifted = _with(self._lifted, key, lifted)
+                    # a new dictionary, as others may read the old one meanwhile
+                    self._lifted = {**dict(list(self._lifted.items())[-(_MOST_KEPT - 1) :]), key: lifted}
         return lifted
 
-    def _key(self, state: State, inputs: Hashable) -> Hashable:
-        return frozenset(item for item in state.items() if item[0] not in self._changing), inputs
+    def _kept(self, inputs: Hashable, state: State) -> fx.GraphModule | None:
+        """Return the newest graph for such inputs and such a state, but for what the model changes itself."""
+        same = (kept for kept in reversed(self._traced) if kept.inputs == inputs and self._same(kept.state, state))
+        return next((kept.graph for kept in same), None)
+
+    def _same(self, one: State, other: State) -> bool:
+        if one == other:
+            return True
+        different = {place for place in one.keys() | other.keys() if one.get(place) != other.get(place)}
+        return different <= self._changing
 
 
 _CACHES: WeakKeyDictionary[Model, GraphCache] = WeakKeyDictionary()
 _LOCK = Lock()
-
-
-def _with(kept: dict[Hashable, Any], key: Hashable, value: Any) -> dict[Hashable, Any]:
-    """Return the last few entries and a new one, as a new dictionary: others may read the old one meanwhile."""
-    return {**dict(list(kept.items())[-(_MOST_KEPT - 1) :]), key: value}
 
 
 _PLAIN = {bool, int, float, complex, str, bytes, torch.dtype, torch.device, type(None)}

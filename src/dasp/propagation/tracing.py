@@ -256,6 +256,7 @@ def _decomposed(program: ExportedProgram, keep: Collection[Any]) -> ExportedProg
     """Return the program with all ops but those to keep decomposed into smaller ones."""
     table = torch.export.default_decompositions()
     table.update(_EMBEDDING_BAGS)
+    table.update({recorded: meant for recorded, meant in _MEANT.items() if meant not in keep})
     for op in (*keep, aten.squeeze.default):
         table.pop(op, None)  # without asking for it, for which the table would look for all operations that there are
     with _quietly():

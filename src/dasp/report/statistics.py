@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.display import display_name, half_of_mean, uncertain
-from dasp.formatting import INTERVAL, number, plain
+from dasp.display import half_of_mean, uncertain
+from dasp.formatting import INTERVAL, display_name, number, plain
 from dasp.jobs.options import name_of
 from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import word_of
@@ -282,7 +282,7 @@ def _players(contents: Contents, known: Statistics) -> tuple[str, str]:
 def _absent(absent: AbsentInputs) -> str:
     given = " ".join(f"{name} {value}" for name, value in absent.options.items())
     if absent.kind == "text":
-        return f"replaced by: {absent.options['absent']}"
+        return f"replaced by: {absent.options['baselines']}"
     if absent.kind == "background":
         return f"taken from the rows of the {given}, and outputs are averaged"
     if absent.value is not None:
