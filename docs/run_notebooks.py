@@ -22,7 +22,7 @@ from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
-_SECONDS = 600  # for a cell
+_SECONDS = 600  # for a cell, for the kernel to start, and for what a cell shows to arrive
 _KEPT = {"alt", "small", "tags"}  # of a cell's metadata; `alt` describes its figure, which nbconvert reads
 _LOST = re.compile(r" at 0x[0-9a-f]+")  # addresses in memory, which differ from run to run
 
@@ -58,7 +58,8 @@ def kernel() -> Iterator[KernelManager]:
 
 def run(notebook: Any, manager: KernelManager) -> None:
     """Run all cells, and raise what one of them raises."""
-    client = NotebookClient(notebook, km=manager, timeout=_SECONDS, coalesce_streams=True)
+    patience = dict.fromkeys(["timeout", "startup_timeout", "iopub_timeout"], _SECONDS)
+    client = NotebookClient(notebook, km=manager, coalesce_streams=True, **patience)
     try:
         client.execute()
     finally:

@@ -17,6 +17,8 @@ from scheduling import group, is_slow, place
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read once, when keras is imported
 os.environ.setdefault("MPLBACKEND", "Agg")
+around = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+os.environ["no_proxy"] = f"{around},127.0.0.1,localhost".strip(",")  # servers of tests are not behind a proxy
 DATA = os.environ.get("DASP_DATA", "")
 if DATA and not Path(DATA).is_dir():  # as in a clone elsewhere
     del os.environ["DASP_DATA"]

@@ -10,20 +10,27 @@ import re
 __all__ = ["BY_CASE", "FIRST", "SLOW", "TOGETHER", "group", "is_slow", "place"]
 
 # What `make quick` leaves out, beside all tests in a browser: jobs, pages, notebooks, the reproduction of the paper,
-# and commands as processes of their own.
+# commands as processes of their own, and of the mathematics what takes seconds, or says again what others say.
 SLOW = (
     "reproduction/",
     "src/dasp/jobs/",
     "src/dasp/report/",
+    "tests/attribution/test_accuracy.py",
+    "tests/attribution/test_differences.py",
+    "tests/attribution/test_structure.py::test_interactions_of_a_game_cut_the_error_and_error_bars_hold",
     "tests/docs/",
     "tests/jobs/",
     "tests/pages/",
+    "tests/propagation/test_forward.py::test_torch_writes_nothing_while_a_model_is_traced",
+    "tests/propagation/test_maximum_ties.py::test_random_networks_on_a_flat_drawing",
+    "tests/propagation/test_rules.py::test_every_rule_has_a_case",
     "tests/reproduction/",
     "tests/test_command.py",
     "tests/test_package.py",
     "tests/test_start.py",
     "tests/zoo/",
 )
+SLOW_CASES = r"tests/propagation/test_rules\.py::test_moments\[.*-0\]"  # those of rank 3 have variances, too
 
 # With several processes, tests that share something that takes long to make are run by one of them: those of a file or
 # folder, or in two files those of a case of test_rules, whose graph is traced once. All others go to whoever is free.
@@ -55,8 +62,10 @@ def is_slow(name: str) -> bool:
 
     >>> is_slow("tests/jobs/test_ray.py::test_same_bytes"), is_slow("tests/games/test_idle.py")
     (True, False)
+    >>> [is_slow(f"tests/propagation/test_rules.py::test_moments[relu-{rank}]") for rank in (0, 3)]
+    [True, False]
     """
-    return name.startswith(SLOW)
+    return name.startswith(SLOW) or re.fullmatch(SLOW_CASES, name) is not None
 
 
 def group(name: str) -> str:

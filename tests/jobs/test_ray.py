@@ -76,9 +76,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 LONG = 600  # seconds: nothing takes as long, on any machine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a model and rows; the one Ray of all tests, which runs in it."""
+    """A folder with a model and rows; the one Ray of all tests, which runs in it, and ends with them."""
     here = tmp_path_factory.mktemp("ray")
     (here / "ray_small.py").write_text(FACTORY + MORTAL)
     np.save(here / "rows.npy", rows(200, 12))
