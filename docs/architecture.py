@@ -87,7 +87,7 @@ def picture() -> str:
         lines += [
             f'<rect x="10" y="{y}" width="{_BOX}" height="{_ROW - 8}" rx="6"/>',
             f'<text class="name" x="22" y="{y + 23}">{room}</text>',
-            f'<text class="small" x="130" y="{y + 23}">{escape(shown[:84] + ("…" if len(shown) > 84 else ""))}</text>',
+            f'<text class="small" x="130" y="{y + 23}">{escape(shown[:72] + ("…" if len(shown) > 72 else ""))}</text>',
         ]
         for other in imported_rooms(room):
             below = ROOMS.index(other)
