@@ -1,4 +1,4 @@
-"""What figures and pages decide alike: which players they name, and how values become colours.
+"""Decisions that figures and pages share: the players that they name, and the colours of values.
 
     players    the largest by name, all others as one sum; values are hatched if their 95 % interval includes 0
     images     the value of a pixel is the sum over its players; red raises the output, blue lowers it

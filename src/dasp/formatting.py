@@ -92,7 +92,7 @@ def within(value: float, half: float | None) -> str:
 
 
 def entry(value: Any) -> str:
-    """What a player is in a row: a number, or a short text."""
+    """Return what a player is in a row, as a number or a short text."""
     try:
         return number(float(value))
     except (TypeError, ValueError):

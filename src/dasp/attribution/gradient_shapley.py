@@ -192,13 +192,13 @@ def _adding_up(values: Tensor, variance: Tensor, total: Tensor) -> tuple[Tensor,
 
 
 def _shares(values: Tensor) -> Tensor:
-    """What part of Σ|values| each player has."""
+    """Return the part of Σ|values| that each player has."""
     size = values.abs()
     return size / size.sum(0).clamp(min=torch.finfo(size.dtype).tiny)
 
 
 class _Sample:
-    """What was seen beside one of the baselines."""
+    """The gradients and values that were seen beside one of the baselines."""
 
     def __init__(self, evaluator: Evaluator, baseline: int, groups: int, seed: int) -> None:
         self.evaluator, self.baseline, self.groups = evaluator, baseline, groups

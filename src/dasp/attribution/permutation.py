@@ -139,7 +139,7 @@ class PermutationShapley(PlayerMethod):
         return refined(numbers, tolerance, evaluator.total, estimate, lambda done: fixed + each * done)
 
     def _walks(self, evaluator: Evaluator, orders: list[Tensor]) -> list[Tensor]:
-        """What every player adds in each of the permutations, (players, rows, *selected)."""
+        """Return what every player adds in each of the permutations, (players, rows, *selected)."""
         paths = [path for order in orders for path in ((order, order.flip(0)) if self.antithetic else (order,))]
         ranks = torch.stack([torch.argsort(path) for path in paths])
         values = evaluator.worth(_Walks(ranks))

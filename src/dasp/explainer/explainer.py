@@ -21,13 +21,20 @@ from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
-from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, device_of, input_dtype, misfit
+from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
 from dasp.games.game import Game
 from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, Pace, choose
 from dasp.models.calling import Output, forward_of
-from dasp.models.wrappers import MultilayerPerceptron, converted, encoder_and_network, normalized
+from dasp.models.wrappers import (
+    MultilayerPerceptron,
+    converted,
+    device_of,
+    encoder_and_network,
+    input_dtype,
+    normalized,
+)
 
 __all__ = ["Explainer"]
 

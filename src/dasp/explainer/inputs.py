@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from dasp.errors import BadInput
@@ -24,11 +24,11 @@ from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
 from dasp.games.request import Arguments
 from dasp.models.calling import innermost
+from dasp.models.wrappers import input_dtype, takes_integers
 from dasp.players import named
 
 __all__ = [
-    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "device_of", "far_from_zero", "input_dtype", "misfit",
-    "takes_integers", "what_zero_is",
+    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "misfit", "what_zero_is",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -485,27 +485,3 @@ def far_from_zero(means: Sequence[float], names: Sequence[str] | None) -> str:
     if abs(means[column]) <= _FAR:
         return ""
     return f"column {column if names is None else repr(names[column])} is {means[column]:.3g} on average"
-
-
-def input_dtype(model: Any) -> torch.dtype:
-    """The dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or torch's
-    default."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
-    dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
-    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
-
-
-def device_of(model: Any) -> torch.device | None:
-    """The device of a model's weights; None for a function."""
-    weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
-    return next((x.device for x in weights), None)
-
-
-def takes_integers(model: Any) -> bool:
-    """Whether a model looks its inputs up in an embedding, or was exported with integers."""
-    if isinstance(model, fx.GraphModule):
-        known = next(node for node in model.graph.nodes if node.op == "placeholder").meta
-        dtype = known.get("dtype") or getattr(known.get("val"), "dtype", None)
-        return isinstance(dtype, torch.dtype) and not dtype.is_floating_point
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)

@@ -23,6 +23,7 @@ from dasp import players
 from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.explanation import Attributions
 from dasp.explainer.inputs import far_from_zero
+from dasp.formatting import display_name
 from dasp.games.request import PREDICTED
 from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
 from dasp.jobs.identity import FilesRead, check_not_read, fingerprint
@@ -33,7 +34,6 @@ from dasp.jobs.reading.source import Source
 from dasp.jobs.reading.tables import TableSource, outputs_listed
 from dasp.jobs.record import AbsentInputs, JobRecord
 from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outputs_of
-from dasp.methods import METHODS
 from dasp.models.loading import read_model
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
@@ -144,16 +144,12 @@ def _plan_texts(
     worker.task = task = replace(task, target=_chosen_target(checked, outputs.shape[1], seen, say))
     _try_texts(worker, sorted(some, key=len))
     explainer = worker.explainer
-    say(f"method: {_display(explainer.requested_method)}, by {texts.players}; an absent one is: {explainer.baselines}")
+    method = display_name(explainer.requested_method)
+    say(f"method: {method}, by {texts.players}; an absent one is: {explainer.baselines}")
     absent = AbsentInputs("text", {"baselines": str(explainer.baselines)})
     reader = Reader(checked.source, options.chunk or _CHUNK_TEXTS, TEXT, seen.integer_ids)
     reason = "the coalitions of each text are evaluated"
     return Plan(seen, reader, task, worker, files, outputs, absent, {}, reason, checked.classes)
-
-
-def _display(method: str) -> str:
-    """Return the name that people are shown for a method."""
-    return getattr(METHODS.get(method), "name", method)
 
 
 def _far_zeros(options: Options, source: Source, mean: Any) -> str | None:
@@ -299,7 +295,7 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
             ) from error
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
     reason = "as chosen before" if chosen_before else line_of(trial.reason)
-    say(f"method: {_display(trial.method)} ({reason})")
+    say(f"method: {display_name(trial.method)} ({reason})")
     return worker, trial
 
 

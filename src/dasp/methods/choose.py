@@ -53,7 +53,7 @@ _PRIOR, _WITH_PRIOR, _WITHOUT_PRIOR = "gradient_dasp", "bayesian_shapley_on_grad
 
 @dataclass(frozen=True)
 class Budget:
-    """What a user asks of a method, whichever it is: how near the truth, at which cost, and how to compute."""
+    """The wishes of a user, whichever method fulfils them: how near the truth, at which cost, and how to compute."""
 
     tolerance: float | None = None
     max_evaluations: int | None = None

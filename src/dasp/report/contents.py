@@ -64,7 +64,7 @@ class Contents:
 
     @property
     def result(self) -> JobResult:
-        """What was known when all rows were written."""
+        """Return what was known when all rows were written."""
         return self.stored.result
 
     @cached_property

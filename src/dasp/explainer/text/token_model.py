@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput
-from dasp.explainer.inputs import device_of
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.wrappers import device_of
 
 __all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel"]
 
