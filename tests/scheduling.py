@@ -60,7 +60,7 @@ FIRST = (
 def is_slow(name: str) -> bool:
     """Whether `make quick` leaves a test, a file or a folder out.
 
-    >>> is_slow("tests/jobs/test_ray.py::test_same_bytes"), is_slow("tests/games/test_idle.py")
+    >>> is_slow("tests/jobs/test_ray.py::test_same_bytes"), is_slow("tests/games/test_request.py")
     (True, False)
     >>> [is_slow(f"tests/propagation/test_rules.py::test_moments[relu-{rank}]") for rank in (0, 3)]
     [True, False]

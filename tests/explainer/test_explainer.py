@@ -18,7 +18,7 @@ from captum.attr import DeepLift, GradientShap, IntegratedGradients, KernelShap,
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from dasp import ExactShapley, Explainer, TextExplainer, UnsupportedOperation, UntraceableModel
+from dasp import ExactShapley, Explainer, PermutationShapley, TextExplainer, UnsupportedOperation, UntraceableModel
 from dasp.errors import BadInput
 from dasp.explainer.explanation import explanation_class
 from dasp.methods import METHODS, MethodOnModel
@@ -616,3 +616,16 @@ def test_a_choice_is_kept_for_every_number_of_players():
     assert torch.equal(again.values, found[18].values)
     assert again.method == "bayesian_shapley"
     assert len(calls) - before < before / 2  # it was not timed again
+
+
+def test_an_estimator_of_ours_as_an_object_has_all_of_its_options():
+    model, x = network(8), rows(2, 8)
+    given = [Explainer(model, method=PermutationShapley(model), seed=seed).attribute(x).values for seed in (0, 5)]
+    assert not torch.equal(*given)
+    result = Explainer(model, method=PermutationShapley(model), seed=5, max_evaluations=60, error_bars=True).attribute(
+        x
+    )
+    named = Explainer(model, method="permutation", seed=5, max_evaluations=60, error_bars=True).attribute(x)
+    assert result.method == "PermutationShapley"
+    assert torch.equal(result.values, named.values)
+    assert torch.equal(result.std, named.std)

@@ -351,7 +351,8 @@ def test_zeros_far_from_the_data_are_a_warning(here, tmp_path):
     said = f"n absent input is 0, as nothing else was said, but column 'column 3' is {table['column 3'].mean():.3g} on"
     assert f"warning: a{said}" in done.out
     assert f'<p class="warning">A{said}'.replace("'", "&#39;") in page.read_text()
-    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--baseline", "zero", "--overwrite")
+    done = dasp("explain", "shown:table", tmp_path / "far.csv", "-o", output, "--baselines", "zero", "--overwrite")
+    assert done.code == 0, done.err
     assert "warning" not in done.out
 
 

@@ -18,6 +18,8 @@ from torch import nn
 
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
+from dasp.attribution.dasp import DASP
+from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.errors import BadInput, OverflowingRows
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
@@ -178,6 +180,9 @@ class Explainer:
         if name in METHODS:
             return METHODS[name]
         own = self._made[name]
+        if isinstance(own, PlayerMethod) and not isinstance(own, MethodOnModel):  # which says itself what it can do
+            settings = {"rank": own.rank} if isinstance(own, (DASP, GradientDASP)) else {}
+            return Method(name, lambda _: own, takes=frozenset(own.options()), **vars(own.profile(**settings)))
         draws = any("samples" in option for option in signature(own.attribute).parameters)
         return Method(name, lambda _: own, row_by_row=draws)
 
@@ -228,7 +233,7 @@ class Explainer:
     def run(self, request: Request) -> Attributions:
         """Explain the rows of a request by the method that suits them."""
         if len(request.games) > 1:  # each row has players of its own
-            return Attributions.cat([self.run(part) for part in request.apart()])
+            return self._run_each(request)
         (game,) = request.games
         choice = self._choice(request)
         entry = self._method(choice.method)
@@ -241,6 +246,17 @@ class Explainer:
                 parts.append(self._attributed(choice, options, part))
             except OverflowingRows as error:
                 raise error.after(start) from error
+        return Attributions.cat(parts)
+
+    def _run_each(self, request: Request) -> Attributions:
+        """Explain rows that have players of their own, one game after the other."""
+        parts, before = [], 0
+        for part in request.apart():
+            try:
+                parts.append(self.run(part))
+            except OverflowingRows as error:
+                raise error.after(before) from error
+            before += len(part.full)
         return Attributions.cat(parts)
 
     def _rows_at_once(self, entry: Method, game: Game) -> int:

@@ -186,7 +186,7 @@ def explanation_class() -> Any:
         def __getitem__(self, item: Any) -> Any:
             part = super().__getitem__(item)
             rows = item[0] if isinstance(item, tuple) else item
-            if len(set(self.choices)) > 1 and isinstance(rows, (int, slice, list, np.ndarray)):
+            if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             return part
 

@@ -219,7 +219,7 @@ class Options:
         """Return the options that can change a row, as JSON has them. Files count by their contents, not by names."""
         files = {*self.files(), "model", "data"}
         given = {name: getattr(self, name) for name, option in OPTIONS.items() if option.identity and name not in files}
-        if self.text is None and "baselines" in given:
+        if self.text is None and self.background is None and "baselines" in given:
             given["baselines"] = self.baselines or "zero"
         return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 

@@ -107,7 +107,7 @@ class Summary:
     r"""Error bars and the sizes of values over all rows, counted while the output is written.
 
     >>> table = pa.table({"base_value": [0.0, 0.0], "a": [1.0, -2.0], "b": [0.5, 0.0], "gap": [0.0, 0.0],
-    ...                   "method": ["Exact"] * 2})
+    ...                   "method": ["exact_shapley"] * 2})
     >>> summary = Summary()
     >>> summary.add(table)
     >>> print(*summary.lines(40), sep="\n")

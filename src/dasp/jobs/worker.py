@@ -236,7 +236,8 @@ class TextWorker:
         self.explainer = TextExplainer(
             self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
             baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
-            max_evaluations=own["max_evaluations"], batch_size=own["batch_size"], seed=own["seed"],
+            max_evaluations=own["max_evaluations"], error_bars=own["error_bars"], batch_size=own["batch_size"],
+            seed=own["seed"],
         )  # fmt: skip
 
     def outputs(self, some: Sequence[str]) -> Tensor:

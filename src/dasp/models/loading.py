@@ -114,7 +114,9 @@ def _built(source: str) -> nn.Module:
 
 
 def _program(path: Path, trust: bool) -> Any:
-    """Return what torch.export.save wrote. Reading it can run code, so that it is trusted here."""
+    """Return what torch.export.save wrote. Reading it can run code."""
+    if not trust:
+        raise untrusted(path, "a program of torch.export")
     with _logging_off(logging.WARNING):  # torch logs a traceback before it raises
         try:
             program = torch.export.load(path)
@@ -200,6 +202,8 @@ def _check_archive(path: Path, stream: BinaryIO, trust: bool) -> None:
 
 
 def _pickled(path: Path, trust: bool) -> Any:
+    if not trust:
+        raise untrusted(path, "a pickle")
     try:
         import joblib  # noqa: PLC0415 (of scikit-learn)
 

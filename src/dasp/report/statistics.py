@@ -197,8 +197,8 @@ def verdict(contents: Contents, known: Statistics) -> Verdict:
         )
     unknown = int((~np.isfinite(known.deviation)).sum())
     if not unknown and not known.deviation.any():
-        names = [display_name(method) for method in known.methods]
-        how = "all coalitions of players were evaluated" if names == ["Exact"] else "their error bars are 0"
+        exact = list(known.methods) == ["exact_shapley"]
+        how = "all coalitions of players were evaluated" if exact else "their error bars are 0"
         return Verdict(f"These Shapley values are exact: {how}.", good=True)
     half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
     text = (

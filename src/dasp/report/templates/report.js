@@ -23,7 +23,7 @@ function drawn(name, attributes = {}, text = null) {
   return made;
 }
 
-// Numbers with some digits that count, as in figures and in Python: dasp.words.
+// Numbers with some digits that count, as in figures and in Python: dasp.formatting.
 function number(value, { signed = false, digits = 3 } = {}) {
   if (value === null || value === undefined || !isFinite(value)) return "missing";
   const size = Math.abs(value), near = Number(size.toPrecision(digits));
