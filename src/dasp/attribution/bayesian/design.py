@@ -1,4 +1,4 @@
-"""The coalitions that are evaluated: pairs {S, Sᶜ}, drawn without replacement, all sizes alike.
+"""The coalitions that are evaluated: pairs {S, Sᶜ}, drawn without replacement.
 
 The Shapley values are a weighted regression of v(S) on membership over all coalitions (Charnes et al. 1988). Evaluated
 in pairs, y = (v(S) − v(Sᶜ))/2 has no interactions of even order, and with z = 1_S − s/N
@@ -7,22 +7,42 @@ in pairs, y = (v(S) − v(Sᶜ))/2 has no interactions of even order, and with z
 
 (K and L halved at s = N/2, where both halves of a pair have the same size). Leverage scores of this regression are
 equal over sizes (Musco and Witter 2025), so the sizes of the pairs go through 1 … ⌊N/2⌋ evenly; a size that has no
-pairs left is left out from then on. A longer design begins with the shorter one.
+pairs left is left out from then on.
+
+**With an opening.** R = ∫₀¹ ∂F/∂q dq is an integral over the share q of the players who are there (Owen 1972). An even
+spread over sizes integrates at random nodes; Simpson's rule, with nodes at q = 0, ½ and 1, is exact for interactions of
+up to four players. So where nothing is known beforehand and there are few players, the design begins with all single
+players (whose pairs are all but one), goes on with 2N pairs of which two of three are halves, and only then spreads
+evenly: the longer it is, the more nodes there are. Within a size, the next coalition is the one of several that is
+least like those before, which makes halves nearly orthogonal, as rows of a Hadamard matrix are. With a good prior, or
+with many players, single players say little that is not known, and an even spread is better.
+
+A longer design begins with the shorter one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from math import comb, exp, inf, lgamma, log
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Pairs", "pair_count"]
+__all__ = ["MOST_CHOSEN", "MOST_OPENED", "Pairs", "pair_count"]
 
+MOST_OPENED = 64  # players
+MOST_CHOSEN = 1023  # pairs
+_HALVES = 2 / 3  # of the pairs after the single players
+_HALVES_FOR = 2  # times as many pairs as players
+_UNEVEN = 0.35  # of the halves have one player less
+_CANDIDATES = 16  # coalitions of a size, among which the next one is chosen
+_ALL_AT_ONCE = 2**13  # coalitions of a size, which are all drawn at once
+_LIKENESS = 6.0  # how much more an overlap counts than a smaller one: exp(6|z·z'|/N)
 _GOLDEN = (5**0.5 - 1) / 2
 _PAIRS_AT_ONCE = 4096
 _RANKED = 2**62  # sizes with fewer pairs than this are drawn by their rank, without replacement
@@ -44,13 +64,18 @@ class Pairs:
     members: Tensor  # (pairs, players), bool
 
     @staticmethod
-    def draw(players: int, number: int, seed: int) -> Pairs:
-        """Return the first pairs of the design for a seed.
+    def draw(players: int, number: int, seed: int, *, opening: bool = False) -> Pairs:
+        """Return the first pairs of the design for a seed: evenly over the sizes, or with single players and halves as
+        an opening, for at most 64 players.
 
         >>> Pairs.draw(4, 3, seed=0).members.shape
         torch.Size([3, 4])
+        >>> Pairs.draw(4, 3, seed=0, opening=True).sizes
+        tensor([1., 1., 1.], dtype=torch.float64)
         """
         number = min(number, pair_count(players))
+        if opening:
+            return Pairs(torch.from_numpy(_opened(players, number, seed)))
         sizes = np.fromiter(_sizes(players, seed), dtype=np.int64, count=number)
         members = np.zeros((number, players), dtype=bool)
         for size in np.unique(sizes).tolist():
@@ -107,23 +132,102 @@ def shapley_weights(players: int) -> Tensor:
     return torch.tensor(weights, dtype=torch.float64)
 
 
-def _sizes(players: int, seed: int) -> Iterator[int]:
-    """Sizes of pairs one after the other: points of a low-discrepancy sequence among the sizes with pairs left."""
-    left = [_count(players, s) for s in range(1, players // 2 + 1)]
+def _sizes(players: int, seed: int, left: list[float] | None = None) -> Iterator[int]:
+    """Sizes of pairs one after the other: points of a low-discrepancy sequence among the sizes with pairs left. Who
+    gives the numbers of those `left` counts them down, too."""
+    counted = left is None
+    left = left or [_count(players, s) for s in range(1, players // 2 + 1)]
     shares = np.ones(players // 2)
     if players % 2 == 0:
         shares[-1] = 0.5
     place = float(np.random.default_rng([seed, 0]).random())
-    while shares.any():
-        ends = shares.cumsum()
-        while True:
+    while any(left):
+        ends = np.where(np.array(left) > 0, shares, 0).cumsum()
+        there = sum(number > 0 for number in left)
+        while sum(number > 0 for number in left) == there:
             place = (place + _GOLDEN) % 1
             index = int(np.searchsorted(ends, place * ends[-1], side="right"))
             yield index + 1
-            left[index] -= 1
-            if left[index] == 0:
-                shares[index] = 0
-                break
+            left[index] -= counted
+
+
+def _opened(players: int, number: int, seed: int) -> np.ndarray:
+    """The members of the first pairs of the design that begins with single players and halves. Beyond the first 1,023
+    they are not chosen any more, but drawn."""
+    left = [_count(players, s) for s in range(1, players // 2 + 1)]
+    sizes = _opening_sizes(players, seed, left)
+    chosen = _Chosen(players, min(number, MOST_CHOSEN), seed)
+    later: list[int] = []
+    for k in range(number):
+        size = next(sizes)
+        if left[size - 1] == 0:  # the nearest size that has pairs left; of two, the larger one
+            size = max((s for s, there in enumerate(left, 1) if there), key=lambda s: (-abs(s - size), s))
+        left[size - 1] -= 1
+        if k < MOST_CHOSEN:
+            chosen.take(size)
+        else:
+            later.append(size)
+    return np.concatenate([chosen.signs > 0, _others(players, np.array(later, dtype=np.int64), chosen, seed)])
+
+
+def _others(players: int, sizes: np.ndarray, chosen: _Chosen, seed: int) -> np.ndarray:
+    """Coalitions of these sizes in random order, other than those that were chosen."""
+    members = np.zeros((len(sizes), players), dtype=bool)
+    for size in np.unique(sizes).tolist():
+        places = np.flatnonzero(sizes == size)
+        number = min(len(places) + len(chosen.signs), int(_count(players, size)))
+        drawn = _coalitions(players, size, number, np.random.default_rng([seed, size, 1]))
+        members[places] = [row for row in drawn if row.tobytes() not in chosen.taken][: len(places)]
+    return members
+
+
+def _opening_sizes(players: int, seed: int, left: list[float]) -> Iterator[int]:
+    """Sizes one after the other: single players, halves among an even spread, the even spread."""
+    yield from [1] * int(left[0])
+    even, shares, halves = _sizes(players, seed, left), 0.5, 0.5
+    for k in count():
+        shares += _HALVES
+        if k < _HALVES_FOR * players and shares >= 1:
+            shares -= 1
+            halves = (halves + _GOLDEN) % 1
+            yield max(1, players // 2 - (halves < _UNEVEN))
+        else:
+            yield next(even)
+
+
+class _Chosen:
+    """Coalitions that are chosen one after the other, each as the least like those before among some of its size."""
+
+    def __init__(self, players: int, number: int, seed: int) -> None:
+        self.players, self.number = players, 0
+        self.signs = np.zeros((number, players), dtype=np.float32)
+        self.taken: set[bytes] = set()  # members
+        self._waiting: dict[int, deque[np.ndarray]] = {}  # of sizes with few coalitions: all that are left
+        self._seed, self._generator = seed, np.random.default_rng([seed, players, 2])
+
+    def take(self, size: int) -> None:
+        """Choose a coalition of a size."""
+        candidates = self._candidates(size)
+        overlap = np.abs(np.where(candidates, 1, -1).astype(np.float32) @ self.signs[: self.number].T)
+        best = int(np.exp(_LIKENESS * overlap / self.players).sum(1).argmin())
+        self.signs[self.number] = np.where(candidates[best], 1, -1)
+        self.taken.add(candidates[best].tobytes())
+        self.number += 1
+        if size in self._waiting:
+            self._waiting[size].extend(np.delete(candidates, best, 0))
+
+    def _candidates(self, size: int) -> np.ndarray:
+        if (total := _count(self.players, size)) > _ALL_AT_ONCE:
+            drawn = _random_members(self.players, size, 2 * _CANDIDATES, self._generator)
+            if 2 * size == self.players:
+                drawn ^= ~drawn[:, -1:]
+            new = [row for row in drawn if row.tobytes() not in self.taken]
+            return np.array(new[:_CANDIDATES])
+        if size not in self._waiting:
+            order = _shuffled(int(total), int(total), np.random.default_rng([self._seed, size, 2]))
+            self._waiting[size] = deque(_by_rank(self.players, size, order))
+        waiting = self._waiting[size]
+        return np.array([waiting.popleft() for _ in range(min(_CANDIDATES, len(waiting)))])
 
 
 def _count(players: int, size: int) -> float:
@@ -135,21 +239,29 @@ def _count(players: int, size: int) -> float:
 
 def _coalitions(players: int, size: int, number: int, generator: np.random.Generator) -> np.ndarray:
     """Different coalitions of a size in random order; of those of half the players, only ones with the last player."""
-    if (count := _count(players, size)) < inf:
-        ranks = _shuffled(int(count), number, generator)
-        if 2 * size == players:
-            last = np.ones((number, 1), dtype=bool)
-            return np.concatenate([_unranked(players - 1, size - 1, ranks), last], 1)
-        return _unranked(players, size, ranks)
-    keys = generator.random((number, players))  # the same coalition twice is out of the question
+    if (all_of_them := _count(players, size)) < inf:
+        return _by_rank(players, size, _shuffled(int(all_of_them), number, generator))
+    return _random_members(players, size, number, generator)  # the same coalition twice is out of the question
+
+
+def _random_members(players: int, size: int, number: int, generator: np.random.Generator) -> np.ndarray:
+    """Random coalitions of a size."""
+    keys = generator.random((number, players))
     members = np.zeros((number, players), dtype=bool)
     np.put_along_axis(members, np.argpartition(keys, size, axis=1)[:, :size], values=True, axis=1)
     return members
 
 
-def _shuffled(count: int, number: int, generator: np.random.Generator) -> np.ndarray:
-    """The first numbers of a random permutation of 0 … count−1 (Fisher–Yates, remembering only what was moved)."""
-    places = generator.integers(np.arange(number), count)
+def _by_rank(players: int, size: int, ranks: np.ndarray) -> np.ndarray:
+    """Coalitions by their rank among those of a size; of those of half the players, only ones with the last player."""
+    if 2 * size != players:
+        return _unranked(players, size, ranks)
+    return np.concatenate([_unranked(players - 1, size - 1, ranks), np.ones((len(ranks), 1), dtype=bool)], 1)
+
+
+def _shuffled(total: int, number: int, generator: np.random.Generator) -> np.ndarray:
+    """The first numbers of a random permutation of 0 … total−1 (Fisher–Yates, remembering only what was moved)."""
+    places = generator.integers(np.arange(number), total)
     moved: dict[int, int] = {}
     result = np.empty(number, dtype=np.int64)
     for i, j in enumerate(places.tolist()):

@@ -36,7 +36,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from dasp.attribution.bayesian.regression import Covariance, Directions, PairSummary, Regression, likely_summaries
+from dasp.attribution.bayesian.regression import Covariance, Directions, PairSummary, Regression
 
 __all__ = ["FEWEST_PAIRS", "Distance", "Posterior", "Trust", "posterior"]
 
@@ -109,8 +109,9 @@ def posterior(
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), given.of(columns), covariance.of(columns))
             mixtures.append(part.spread(columns))
-    if sums is not None and not distance and regression.second is not None and len(total) > 0:
-        mixtures.append(_likely_mixture(regression, y, sums, given, covariances))
+    if sums is not None and not distance and regression.chooses and len(total) > 0:
+        evidence = torch.stack([mixture.evidence for mixture in mixtures[: len(shared)]])
+        mixtures.append(_likely_mixture(regression, y, sums, given, covariances, evidence))
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     away = None if mixture.distance is None else mixture.distance.times(size)
@@ -191,7 +192,7 @@ def _mixture(summary: PairSummary, given: _Given, covariance: Covariance | None)
 
 
 def _likely_mixture(
-    regression: Regression, y: Tensor, sums: Tensor, given: _Given, covariances: list[Covariance]
+    regression: Regression, y: Tensor, sums: Tensor, given: _Given, covariances: list[Covariance], evidence: Tensor
 ) -> _Mixture:
     """For each column, over the interactions that it is likely to have; without weight where it has none."""
     none = torch.zeros(1, given.prior.shape[1], dtype=given.prior.dtype)
@@ -200,7 +201,7 @@ def _likely_mixture(
         at = slice(column, column + 1)
         own = [
             _mixture(summary, given.of(at), covariance and covariance.of(at))
-            for summary in likely_summaries(regression, y[:, at], sums[:, column])
+            for summary in regression.own_summaries(y[:, at], sums[:, column], evidence[:, column])
             for covariance in (None, *covariances)
         ]
         parts.append(_Mixture.of(own) if own else _Mixture(none, none, none[:, 0] - torch.inf, None))

@@ -28,14 +28,13 @@ have the even part, which costs nothing more. Where two players interact, three 
     ψ_T = χ_T − Σ_{i∈T} σ_i / |T|,      χ_T = Π_{i∈T} σ_i,      |T| = 3 or 5
 
 is taken as the root of the weight of all trees on T, whose branches weigh a_ij = b_ij² + κ b_i² b_j² / Σb_k² each, with
-b_i² = Σ_j b_ij². The most likely T are kept (`likely_summaries`). As they come from other numbers than those that they
+b_i² = Σ_j b_ij². The most likely T are kept (`likely_sets`). As they come from other numbers than those that they
 explain, nothing is fitted by choice, and error bars stay honest. ψ_T has no Shapley value.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import comb, pi
 from threading import Lock
@@ -46,7 +45,8 @@ from torch import Tensor
 from dasp.attribution.bayesian.design import Pairs, log_counts
 
 __all__ = [
-    "Covariance", "Directions", "PairSummary", "ReducedDesign", "Regression", "Regressions", "likely_summaries",
+    "Covariance", "Directions", "PairSummary", "Reduced", "ReducedDesign", "Regression", "Regressions",
+    "white_variance",
 ]  # fmt: skip
 
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0)  # b: variance of interactions relative to the white part
@@ -155,6 +155,10 @@ class PairSummary:
         """Select some of the columns."""
         return replace(self, values=self.values[:, columns], rest=self.rest[columns], shift=self.shift[columns])
 
+    def more_likely(self, odds: float) -> PairSummary:
+        """Return the same, thought more likely beforehand by these odds, given as a logarithm."""
+        return replace(self, design=replace(self.design, log_determinant=self.design.log_determinant - 2 * odds))
+
 
 class Regression(ABC):
     """The regression on a design, prepared for any values.
@@ -163,6 +167,38 @@ class Regression(ABC):
     >>> regression.summaries(torch.ones(12, 2).double())[0].values.shape  # Σz = 0: one direction less than players
     torch.Size([5, 2])
     """
+
+    pairs: Pairs
+
+    @staticmethod
+    def on(pairs: Pairs) -> Regression:
+        """Prepare it in the form that suits the number of pairs."""
+        result = _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else _ManyPairs(pairs)
+        result.second = SecondOrder(pairs) if SecondOrder.suits(pairs) else None
+        return result
+
+    @abstractmethod
+    def summaries(self, y: Tensor) -> list[PairSummary]:
+        """Sum up the values (pairs, columns), once for each strength of the interactions."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """The number of numbers of eight bytes that it keeps."""
+
+    @property
+    def chooses(self) -> bool:
+        """True if there are interactions that a column may be likely to have by itself."""
+        return False
+
+    def own_summaries(self, y: Tensor, sums: Tensor, evidence: Tensor) -> list[PairSummary]:
+        """Sum up the values (pairs, 1) of one column with interactions that its half sums (pairs,) make likely; none
+        if they make none likely. The evidence of what `summaries` gave for the column may tell what to try."""
+        raise NotImplementedError
+
+
+class _Noisy(Regression):
+    """White noise that is larger for coalitions of half the players, and the interactions of `_STRENGTHS`."""
 
     strengths: tuple[float, ...] = _STRENGTHS
     second: SecondOrder | None = None  # where there are enough pairs for what is beyond this regression
@@ -173,45 +209,54 @@ class Regression(ABC):
         self.pairs = pairs
         self.unit = float((1 / noise).mean())  # the scale of ν: means nothing, but keeps numbers near 1
         self.noise = noise * self.unit
-        # Σ w² z_i² ν over all pairs of a size is 4ν/(s(N−s)L), a quarter of it at s = N/2
-        fractions = torch.full((n // 2,), 4.0, dtype=torch.float64)
-        if n % 2 == 0:
-            fractions[-1] = 1
-        self.variance = self.unit * float((fractions * (-log_counts(n)).exp()).sum())
-
-    @staticmethod
-    def on(pairs: Pairs) -> Regression:
-        """Prepare it in the form that suits the number of pairs."""
-        if len(pairs) <= pairs.players:
-            return _FewPairs(pairs)
-        result = _SomePairs(pairs) if len(pairs) <= feature_count(pairs.players) else _ManyPairs(pairs)
-        result.second = SecondOrder(pairs) if SecondOrder.suits(pairs) else None
-        return result
-
-    @abstractmethod
-    def summaries(self, y: Tensor) -> list[PairSummary]:
-        """Sum up the values (pairs, columns), once for each strength of the interactions."""
+        self.variance = self.unit * float((_white_variances(n) * _noise(n)).sum())
 
     @property
     def numbers(self) -> int:
         """The number of numbers of eight bytes that it keeps."""
         shared = len(self.pairs) * (self.pairs.players // 8 + 4)
-        return len(self.strengths) * self._numbers_each() + shared + (self.second.numbers if self.second else 0)
+        return self._numbers() + shared + (self.second.numbers if self.second else 0)
 
     @abstractmethod
-    def _numbers_each(self) -> int:
-        """Count the numbers that it keeps for each strength."""
+    def _numbers(self) -> int:
+        """Count the numbers that it keeps for all strengths."""
+
+    @property
+    def chooses(self) -> bool:
+        """True if there are enough pairs to choose by."""
+        return self.second is not None
+
+    def own_summaries(self, y: Tensor, sums: Tensor, evidence: Tensor) -> list[PairSummary]:  # noqa: ARG002
+        """Sum up a column with the most likely interactions, for each of their strengths."""
+        assert self.second is not None
+        affinities = self.second.affinities(sums)
+        if not float(affinities.sum()) > 0:
+            return []
+        return _LikelyInteractions(self.pairs, likely_sets(affinities, min(_MOST_SETS, len(sums)))).summaries(y)
 
     def _regressors(self, part: slice = slice(None)) -> Tensor:
         """Size means, z, and the covariance of y with the white part of R, side by side."""
         z = self.pairs.centred(part)
         return torch.cat([size_means(self.pairs)[part], z, (self.pairs.weights * self.noise)[part, None] * z], 1)
 
-    def _roots(self) -> Iterator[Tensor]:
-        """V = root rootᵀ for each strength, (pairs, pairs)."""
-        interactions = kernel(self.pairs) * self.unit
-        for strength in self.strengths:
-            yield torch.linalg.cholesky(torch.diag(self.noise) + strength * interactions)
+
+def _noise(players: int) -> Tensor:
+    """s(N − s) for s = 1 … ⌊N/2⌋."""
+    sizes = torch.arange(1, players // 2 + 1, dtype=torch.float64)
+    return sizes * (players - sizes)
+
+
+def _white_variances(players: int) -> Tensor:
+    """Σ w² z_i² over all pairs of a size, for s = 1 … ⌊N/2⌋: 4/(s(N−s)L), a quarter of it at s = N/2."""
+    fractions = torch.full((players // 2,), 4.0, dtype=torch.float64)
+    if players % 2 == 0:
+        fractions[-1] = 1
+    return fractions * (-log_counts(players)).exp() / _noise(players)
+
+
+def white_variance(players: int) -> float:
+    """Return the variance of a Shapley value, if pairs have independent values of variance 1."""
+    return float(_white_variances(players).sum())
 
 
 class Regressions:
@@ -252,58 +297,26 @@ class Regressions:
             self._kept = {**self._kept, key: regression}
 
 
-class _FewPairs(Regression):
-    """No more than players: the whitened pairs themselves, without the size means."""
-
-    strengths = _FEW_STRENGTHS
+class _SomePairs(_Noisy):
+    """No more than interactions: from a root of V, (pairs, pairs)."""
 
     def __init__(self, pairs: Pairs) -> None:
         super().__init__(pairs)
-        regressors = self._regressors()
-        means = regressors.shape[1] - 2 * pairs.players
-        self._parts = []
-        for root in self._roots():
-            x = _solve(root, regressors)
-            basis, triangle = torch.linalg.qr(x[:, :means])
-            matrix, white = (x - basis @ (basis.T @ x))[:, means:].tensor_split(2, 1)
-            unknown = self.variance - white.square().sum(0)
-            log_determinant = _log_determinant(root) + _log_determinant(triangle)
-            flat = Directions.of(matrix, white, Covariance.flat(pairs.players))
-            design = ReducedDesign(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
-            self._parts.append((root, basis, design))
+        if len(pairs) <= pairs.players:
+            self.strengths = _FEW_STRENGTHS
+        regressors, interactions = self._regressors(), kernel(pairs) * self.unit
+        roots = [torch.linalg.cholesky(torch.diag(self.noise) + b * interactions) for b in self.strengths]
+        self._reduced = [Reduced.of(root, regressors, self.variance, pairs) for root in roots]
 
-    def _numbers_each(self) -> int:
-        return len(self.pairs) * (2 * len(self.pairs) + 4 * self.pairs.players)
+    def _numbers(self) -> int:
+        return sum(reduced.numbers for reduced in self._reduced)
 
     def summaries(self, y: Tensor) -> list[PairSummary]:
-        nothing = torch.zeros(y.shape[1], dtype=y.dtype)
-        whitened = [(design, basis, _solve(root, y)) for root, basis, design in self._parts]
-        return [
-            PairSummary(design, x - basis @ (basis.T @ x), nothing, nothing[:, None]) for design, basis, x in whitened
-        ]
+        """Sum up the values, see `Regression`."""
+        return [reduced.summary(y) for reduced in self._reduced]
 
 
-class _SomePairs(Regression):
-    """More than players, no more than interactions: products in the metric V⁻¹ from a root of V."""
-
-    def __init__(self, pairs: Pairs) -> None:
-        super().__init__(pairs)
-        regressors = self._regressors()
-        self._parts = []
-        for root in self._roots():
-            x = _solve(root, regressors)
-            self._parts.append((root, x, _Reduction.of(x.T @ x, _log_determinant(root), self.variance, pairs)))
-
-    def _numbers_each(self) -> int:
-        players = self.pairs.players
-        return len(self.pairs) * (len(self.pairs) + 2 * players) + 3 * players**2
-
-    def summaries(self, y: Tensor) -> list[PairSummary]:
-        whitened = [(reduction, x, _solve(root, y)) for root, x, reduction in self._parts]
-        return [reduction.summary(x.T @ values, values.square().sum(0)) for reduction, x, values in whitened]
-
-
-class _ManyPairs(Regression):
+class _ManyPairs(_Noisy):
     """More than interactions F: V⁻¹ = ν⁻¹ − ν⁻¹F(1/b + Fᵀν⁻¹F)⁻¹Fᵀν⁻¹ (Woodbury)."""
 
     def __init__(self, pairs: Pairs) -> None:
@@ -324,8 +337,8 @@ class _ManyPairs(Regression):
             reduction = _Reduction.of(xx - x.T @ x, log_determinant, self.variance, pairs)
             self._parts.append((strength, root, reduction))
 
-    def _numbers_each(self) -> int:
-        return len(self._fx) ** 2 + self._fx.numel() // len(self.strengths) + 3 * self.pairs.players**2
+    def _numbers(self) -> int:
+        return self._fx.numel() + len(self.strengths) * (len(self._fx) ** 2 + 3 * self.pairs.players**2)
 
     def _interactions(self, part: slice) -> Tensor:
         return features(self.pairs, part).mul_(self.unit**0.5)
@@ -346,6 +359,68 @@ class _ManyPairs(Regression):
         return result
 
 
+class Reduced(ABC):
+    """The way from the values of pairs to pseudo-observations, for one covariance V of everything but β."""
+
+    @staticmethod
+    def of(root: Tensor, regressors: Tensor, variance: Tensor | float, pairs: Pairs) -> Reduced:
+        """Prepare it from V = root rootᵀ (pairs, pairs), the regressors (size means, z, and the covariance of y with
+        the part of R that is not β, side by side) and the variance of that part."""
+        x = _solve(root, regressors)
+        if len(pairs) <= pairs.players:
+            return _Whitened(root, x, variance, pairs)
+        return _Projected(root, x, _Reduction.of(x.T @ x, _log_determinant(root), variance, pairs))
+
+    @abstractmethod
+    def summary(self, y: Tensor) -> PairSummary:
+        """Sum up the values (pairs, columns)."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """The number of numbers that it keeps."""
+
+
+class _Whitened(Reduced):
+    """No more pairs than players: the whitened pairs themselves, without the size means."""
+
+    def __init__(self, root: Tensor, x: Tensor, variance: Tensor | float, pairs: Pairs) -> None:
+        means = x.shape[1] - 2 * pairs.players
+        self.root = root
+        self.basis, triangle = torch.linalg.qr(x[:, :means])
+        matrix, white = (x - self.basis @ (self.basis.T @ x))[:, means:].tensor_split(2, 1)
+        unknown = variance - white.square().sum(0)
+        log_determinant = _log_determinant(root) + _log_determinant(triangle)
+        flat = Directions.of(matrix, white, Covariance.flat(pairs.players))
+        self.design = ReducedDesign(matrix, white, unknown, log_determinant, len(pairs) - means, flat)
+
+    def summary(self, y: Tensor) -> PairSummary:
+        nothing = torch.zeros(y.shape[1], dtype=y.dtype)
+        x = _solve(self.root, y)
+        return PairSummary(self.design, x - self.basis @ (self.basis.T @ x), nothing, nothing[:, None])
+
+    @property
+    def numbers(self) -> int:
+        return 2 * self.root.numel() + 4 * self.design.matrix.numel()
+
+
+@dataclass(frozen=True)
+class _Projected(Reduced):
+    """More pairs than players: products in the metric V⁻¹."""
+
+    root: Tensor
+    x: Tensor
+    reduction: _Reduction
+
+    def summary(self, y: Tensor) -> PairSummary:
+        values = _solve(self.root, y)
+        return self.reduction.summary(self.x.T @ values, values.square().sum(0))
+
+    @property
+    def numbers(self) -> int:
+        return self.root.numel() + self.x.numel() + 3 * self.reduction.whiten.numel()
+
+
 @dataclass(frozen=True)
 class _Reduction:
     """The way from products in the metric V⁻¹ of regressors x with y to pseudo-observations, one for each direction of
@@ -357,7 +432,7 @@ class _Reduction:
     whiten: Tensor
 
     @staticmethod
-    def of(xx: Tensor, log_determinant: float, variance: float, pairs: Pairs) -> _Reduction:
+    def of(xx: Tensor, log_determinant: float, variance: Tensor | float, pairs: Pairs) -> _Reduction:
         """Make it from the products of the regressors with themselves."""
         n = pairs.players
         means = len(xx) - 2 * n
@@ -601,12 +676,3 @@ class _LikelyInteractions(_ManyPairs):
         if part.start is not None and len(self.pairs) * result.shape[1] <= _MOST_FEATURES_KEPT:
             self._kept[part.start] = result
         return result
-
-
-def likely_summaries(regression: Regression, y: Tensor, sums: Tensor) -> list[PairSummary]:
-    """Sum up the values (pairs, 1) of one column, for each strength of the interactions that its half sums (pairs,)
-    make likely; nothing if they make none likely."""
-    if regression.second is None or not float((affinities := regression.second.affinities(sums)).sum()) > 0:
-        return []
-    sets = likely_sets(affinities, min(_MOST_SETS, len(sums)))
-    return _LikelyInteractions(regression.pairs, sets).summaries(y)
