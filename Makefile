@@ -36,7 +36,7 @@ test: install browser
 	if [ $$types -ne 0 ]; then echo 'make test: mypy failed, see above' >&2; fi; \
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
-# While one works on the mathematics: without jobs, pages, browsers, Ray, notebooks and the reproduction of the paper, in
+# While one works on the mathematics: without jobs, pages, figures, Ray, notebooks and the reproduction of the paper, in
 # less than a minute on two idle cores. tests/scheduling.py says what is left out.
 quick: install
 	$(BIN)/ruff check .

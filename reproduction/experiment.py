@@ -34,7 +34,7 @@ class SizeName(StrEnum):
 
 @dataclass(frozen=True)
 class Size:
-    """How much of an experiment is done."""
+    """The amount of an experiment that is done."""
 
     rows: int  # that are explained
     permutations: int  # of a sampled truth, each with its reverse; 0 for an exact one

@@ -9,20 +9,32 @@ import re
 
 __all__ = ["BY_CASE", "FIRST", "SLOW", "TOGETHER", "group", "is_slow", "place"]
 
-# What `make quick` leaves out, beside all tests in a browser: jobs, pages, notebooks, the reproduction of the paper,
-# commands as processes of their own, and of the mathematics what takes seconds, or says again what others say.
+# What `make quick` leaves out, beside all tests in a browser: jobs, pages, figures, notebooks, the reproduction of the
+# paper, commands as processes of their own, and of the mathematics what takes seconds, or says again what others say.
+# Moments that test_rules compares with samples are marked there.
 SLOW = (
     "reproduction/",
     "src/dasp/jobs/",
     "src/dasp/report/",
     "tests/attribution/test_accuracy.py",
+    "tests/attribution/test_any_model.py",
+    "tests/attribution/test_bayesian_shapley.py::test_converges_with_honest_error_bars",
+    "tests/attribution/test_dasp.py::test_result_does_not_depend_on_the_batch_size",
+    "tests/attribution/test_deeplift.py",
     "tests/attribution/test_differences.py",
+    "tests/attribution/test_gradient_dasp.py::test_result_does_not_depend_on_the_batch_size",
     "tests/attribution/test_regression.py::test_interactions_of_a_game_cut_the_error_and_error_bars_hold",
+    "tests/attribution/test_threads.py",
+    "tests/attribution/test_tokens.py",
     "tests/docs/",
+    "tests/evaluation/",
     "tests/jobs/",
-    "tests/pages/",
+    "tests/methods/test_catalogue.py::test_comparisons_with_any_arguments",
     "tests/models/test_calling.py::test_torch_writes_nothing_while_a_model_is_traced",
-    "tests/propagation/test_maximum_ties.py::test_random_networks_on_a_flat_drawing",
+    "tests/pages/",
+    "tests/plots/",
+    "tests/propagation/test_lifting.py::test_models_as_people_write_them",
+    "tests/propagation/test_maximum_ties.py",
     "tests/propagation/test_rules.py::test_every_rule_has_a_case",
     "tests/reproduction/",
     "tests/test_command.py",

@@ -16,7 +16,10 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-ROOMS = ("dasp", "dasp.players", "dasp.plots", "dasp.methods", "dasp.evaluation", "dasp.errors", "dasp.explainer")
+ROOMS = (
+    "dasp", "dasp.players", "dasp.plots", "dasp.methods", "dasp.evaluation", "dasp.errors", "dasp.explainer",
+    "dasp.propagation", "dasp.rules",
+)  # fmt: skip
 LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 LINKS = {"canonical", "next", "prev", "alternate"}  # of <link>: these load nothing
 

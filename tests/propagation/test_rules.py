@@ -796,8 +796,13 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: Tensor | float, wh
     assert bool((excess <= 0).all()), f"{what}: off by {excess.max().item():.3g} more than allowed"
 
 
+SAMPLED = {"SAMPLING": [pytest.mark.slow]}  # which take a quarter of the time of `make quick`
+
+
 @pytest.mark.parametrize("rank", [0, 3])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=SAMPLED.get(case.oracle, [])) for case in CASES]
+)
 def test_moments(case: Case, rank: int) -> None:
     x = random_input(case, rank)
     actual = run(case, x)

@@ -17,7 +17,6 @@ PUBLIC = {
     "dasp",
     "dasp.errors",
     "dasp.evaluation",
-    "dasp.games",
     "dasp.methods",
     "dasp.players",
     "dasp.plots",

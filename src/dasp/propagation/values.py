@@ -51,6 +51,7 @@ __all__ = [
 NOBODY = 0
 
 Power = Literal[0, 1, 2, "absolute"]
+"""The power of the weights of an affine op."""
 Linear = Callable[[Tensor, Power], Tensor]
 """The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 all one; or |w|·x."""
 

@@ -59,6 +59,7 @@ class Rule:
 
 
 RULES: dict[Op, Rule] = {}
+"""The rule of every operation that has one."""
 
 
 def rule_of(op: Any) -> Rule | None:
