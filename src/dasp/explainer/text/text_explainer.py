@@ -13,7 +13,7 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
 from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.strings import Strings, baselines_of_strings
@@ -149,7 +149,12 @@ class TextExplainer:
         if len(targets) != len(several):
             raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
         numbers = [self._number(each) for each in targets]
-        found = [self._explained(game, number) for game, number in zip(self._games(several), numbers, strict=True)]
+        found = []
+        for text, (game, number) in enumerate(zip(self._games(several), numbers, strict=True)):
+            try:
+                found.append(self._explained(game, number))
+            except UndefinedCoalitions as error:
+                raise error.named([game.text.pieces[player].strip() for player in game.text.players]).after(text) from None
         if any(text.std is not None for text in found):  # one permutation has no deviation
             found = [replace(text, std=text.std or [torch.full_like(text.values[0], torch.nan)]) for text in found]
         result = Attributions.cat(found)
