@@ -19,6 +19,7 @@ SLOW = (
     "tests/attribution/test_differences.py",
     "tests/attribution/test_regression.py::test_interactions_of_a_game_cut_the_error_and_error_bars_hold",
     "tests/docs/",
+    "tests/games/test_mask_function.py::test_nothing_is_paid_twice_after_being_killed",
     "tests/jobs/",
     "tests/pages/",
     "tests/models/test_calling.py::test_torch_writes_nothing_while_a_model_is_traced",

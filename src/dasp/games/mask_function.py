@@ -17,13 +17,13 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Lock
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -96,8 +96,8 @@ class MaskFunction:
         self._known: dict[bytes, Any] = {}
         self._seconds: dict[bytes, float] = {}
         self._shape: tuple[int, ...] | None = None  # of an answer: () or (outputs,)
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._lock = Lock()
+        self._stopped = Event()
         if kept is not None:
             for mask, value, seconds in kept.read():
                 self._learn([mask], np.array([value]), seconds)
@@ -121,11 +121,15 @@ class MaskFunction:
         masks = np.array(list(new.values()))
         batches = [masks[start : start + self.batch_size] for start in range(0, len(masks), self.batch_size)]
         self._stopped.clear()
-        if self.workers == 1 or len(batches) < 2:
-            for batch in batches:
-                self._ask(batch, drop=drop)
-        else:
-            self._ask_at_once(batches, drop=drop)
+        try:
+            if self.workers == 1 or len(batches) < 2:
+                for batch in batches:
+                    self._ask(batch, drop=drop)
+            else:
+                self._ask_at_once(batches, drop=drop)
+        except FailedCall as error:  # by now, other calls have come to their ends
+            number, saved = self._saved()
+            raise FailedCall(f"{error}; {saved}", number) from error.__cause__
         return torch.from_numpy(np.array([self._known[key] for key in keys]))
 
     def _ask_at_once(self, batches: list[NDArray[np.bool_]], *, drop: bool) -> None:
@@ -150,8 +154,7 @@ class MaskFunction:
         except Exception as error:
             failure = self._failure(batch, tries, error)
             if not drop:
-                number, saved = self._saved()
-                raise FailedCall(f"{failure}; {saved}", number) from error
+                raise FailedCall(failure) from error
             if len(batch) > 1:
                 for mask in batch:
                     self._ask(mask[None], drop=True, retries=0)
