@@ -6,14 +6,17 @@ import itertools
 import logging
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
+from tqdm import tqdm
 
 import dasp
 from dasp import Explainer, explain_game, plots
+from dasp.attribution.base import Estimate
 from dasp.errors import BadInput, FailedCall, UndefinedCoalitions
 from dasp.games import mask_function
 from dasp.methods import METHODS
@@ -242,6 +245,30 @@ def test_only_who_can_drop_is_asked_to():
     for method in ("exact", "permutation"):
         with pytest.raises(BadInput, match="needs the value of every coalition, and cannot do with missing='drop'"):
             explain_game(interacting, 12, method=method, missing="drop")
+
+
+def test_an_estimator_is_told_to_leave_out_what_has_no_value(monkeypatch):
+    class Told:
+        def __init__(self, function):
+            pass
+
+        def explain(self, request, *, missing="raise", **options):
+            (evaluator,) = request.evaluators(None, tqdm(disable=True), missing)
+            found.append(evaluator.worth(torch.eye(5, dtype=torch.bool))[:, 0].tolist())
+            return Estimate([request.total.expand(5, 1) / 5])
+
+    def function(masks):
+        if masks[0, 1] and masks.sum() == 1:
+            raise ConnectionError
+        return np.where(masks[:, 3] & (masks.sum(1) == 1), np.inf, masks.sum(1))
+
+    found = []
+    usual = METHODS["bayesian_shapley"]
+    monkeypatch.setitem(METHODS, "bayesian_shapley", replace(usual, make=Told, takes=usual.takes | {"missing"}))
+    explained = explain_game(function, 5, missing="drop", batch_size=1)
+    assert np.isnan(found[0]).tolist() == [False, True, False, True, False]
+    assert explained.reason == "coalitions without a value are left out"
+    assert explained.error_std is None
 
 
 @pytest.mark.skipif(not CAN_DROP, reason="BayesianShapley leaves nothing out")
