@@ -28,6 +28,7 @@ SLOW = (
     "tests/attribution/test_tokens.py",
     "tests/docs/",
     "tests/evaluation/",
+    "tests/games/test_mask_function.py::test_nothing_is_paid_twice_after_being_killed",
     "tests/jobs/",
     "tests/methods/test_catalogue.py::test_comparisons_with_any_arguments",
     "tests/models/test_calling.py::test_torch_writes_nothing_while_a_model_is_traced",

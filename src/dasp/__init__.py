@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dasp.errors import UnsupportedOperation, UntraceableModel
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
     from dasp.evaluation.audit import audit
-    from dasp.explainer import Explainer, TextExplainer
+    from dasp.explainer import Explainer, TextExplainer, explain_game
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "audit",
     "axioms",
     "completeness_gap",
+    "explain_game",
     "propagate",
     "rmse",
     "rule",
@@ -58,7 +59,7 @@ _HOMES = {
     "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
     "dasp.evaluation.audit": ("audit",),
-    "dasp.explainer": ("Explainer", "TextExplainer"),
+    "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
 }
 _MODULES = {

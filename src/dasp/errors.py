@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = [
-    "BadInput", "Fraction", "Operation", "OverflowingRows", "Stopped",
-    "UnsupportedOperation", "UntraceableModel", "line_of",
+    "BadInput", "FailedCall", "Fraction", "Operation", "OverflowingRows", "Stopped", "UndefinedCoalitions",
+    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "line_of",
 ]  # fmt: skip
 
 INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
 INTERRUPTED_CODE = 130
 _LONGEST = 300  # characters of another library's message
 _MOST_SUMMARISED = 3  # operations
+_MOST_NAMED = 12  # players
 
 
 class BadInput(ValueError):
@@ -37,6 +38,18 @@ class Fraction(BadInput):
 
 class Stopped(RuntimeError):
     """Something that a job needs has ended, through no fault of its input; the message says in one line what to do."""
+
+
+class FailedCall(RuntimeError):
+    """A function that is explained as a game failed, and was not to be asked again; `kept` is the number of answers
+    that are on disk, or None if none are kept. The error of the function itself is its `__cause__`."""
+
+    def __init__(self, message: str, kept: int | None = None) -> None:
+        self.kept = kept
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.kept)
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,18 @@ class UntraceableModel(TypeError):
         return f"{self.reason} {self.where}".strip()
 
 
-class OverflowingRows(ValueError):
+class UnexplainedRows(ValueError):
+    """Some rows cannot be explained, while others can: `rows` has their numbers. What is wrong with them, subclasses
+    say."""
+
+    rows: tuple[int, ...]
+
+    def after(self, rows: int) -> UnexplainedRows:
+        """Return the same error where so many rows come before."""
+        raise NotImplementedError
+
+
+class OverflowingRows(UnexplainedRows):
     """The Shapley values of finite rows are not finite: `rows` has the numbers of these rows.
 
     >>> print(str(OverflowingRows([2], 1e25, "torch.float32")).partition(";")[0].partition(": ")[2])
@@ -154,6 +178,67 @@ class OverflowingRows(ValueError):
     def after(self, rows: int) -> OverflowingRows:
         """Return the same error where so many rows come before."""
         return OverflowingRows([rows + row for row in self.rows], self.largest, self.dtype)
+
+
+class UndefinedCoalitions(UnexplainedRows):
+    """Coalitions have no finite value, so that there are no Shapley values: in the `rows`, `count` of the `asked`
+    coalitions have none. In the first of them, of row `rows[0]`, the `present` of the `players` are present, and the
+    model gives `value`. Where the players have names, these are better than numbers:
+
+    >>> error = UndefinedCoalitions([2], 3, 64, (0, 4), 6, float("nan"))
+    >>> str(error).partition(":")[0]
+    '3 of 64 coalitions have no finite value; the first is nan, of the players 0, 4 of 6 in row 2'
+    >>> str(error.named("abcdef")).partition("; ")[2].partition(":")[0]
+    'the first is nan, of the players a, e of 6 in row 2'
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[int],
+        count: int,
+        asked: int,
+        present: Sequence[int],
+        players: int,
+        value: float,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.rows, self.count, self.asked = tuple(rows), count, asked
+        self.present, self.players, self.value = tuple(present), players, value
+        self.names = None if names is None else tuple(names)
+        where = f" in row {rows[0]}" if rows else ""
+        more = f", and {len(rows) - 1} more rows have some" if len(rows) > 1 else ""
+        ends = len(self.present) in (0, players)
+        remedy = "" if ends else ", or leave such coalitions out, as BayesianShapley does with missing='drop'"
+        super().__init__(
+            f"{count:,} of {asked:,} coalitions have no finite value; the first is {value:g}, of {self._who()}{where}"
+            f"{more}: mend what gives it (a logarithm or a quotient of 0?){remedy}"
+        )
+
+    def _who(self) -> str:
+        if not self.present:
+            return "none of the players"
+        if len(self.present) == self.players:
+            return f"all {self.players} players"
+        some = [str(self.names[i]) if self.names else str(i) for i in self.present[:_MOST_NAMED]]
+        more = len(self.present) - len(some)
+        listed = ", ".join(some) + (f" and {more} more" if more else "")
+        return f"the player{'s' * (len(self.present) > 1)} {listed} of {self.players}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (
+            self.rows, self.count, self.asked, self.present, self.players, self.value, self.names,
+        )  # fmt: skip
+
+    def after(self, rows: int) -> UndefinedCoalitions:
+        """Return the same error where so many rows come before."""
+        return self._with([rows + row for row in self.rows], self.names)
+
+    def named(self, names: Sequence[str] | None, *, rows: bool = True) -> UndefinedCoalitions:
+        """Return the same error with the names of all players, and without rows if there are none."""
+        return self._with(self.rows if rows else (), names)
+
+    def _with(self, rows: Sequence[int], names: Sequence[str] | None) -> UndefinedCoalitions:
+        return UndefinedCoalitions(rows, self.count, self.asked, self.present, self.players, self.value, names)
 
 
 def line_of(error: object) -> str:

@@ -57,11 +57,16 @@ def test_outputs_that_are_not_finite(here):
     assert np.isfinite(table[["prediction", "x0", "x3"]]).all(axis=None)
 
 
-def test_values_that_are_not_finite(here):
+def test_coalitions_that_are_not_finite(here):
     x = rows(3)
     x[1, :3] = 3, 4, 1  # not the row, but a coalition of it
     np.save("sums.npy", x)
-    assert said("small:Surface", "sums.npy") == ["warning: 1 of 3 rows have values that are not finite"]
+    result = dasp("explain", "small:Surface", "sums.npy", "-o", "out.parquet")
+    assert (result.code, besides_random(result.err).count("\n")) == (2, 1)
+    assert "the model's output for coalitions of the row of id 1 is not finite; --on-bad-row skip" in result.err
+    left_out = "warning: left out, as the model's output is not finite for coalitions of the row: 1 rows (id 1)"
+    assert said("small:Surface", "sums.npy", "--on-bad-row", "skip") == [left_out]
+    assert list(pd.read_parquet("out.parquet").id) == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,9 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
     )
     with torch.enable_grad(), evaluation_lock():
         arguments = (*(x.clone() for x in points), *game.extra_for(number))  # as a model may write into them
-        outputs = evaluator.select(game._checked(evaluator.function(*arguments), number)).flatten(0, 1)
+        outputs = evaluator.select(game._checked(evaluator.function(*arguments), number))
+        evaluator.finite(outputs.detach().cpu(), places > 0)  # a player on the way is there
+        outputs = outputs.flatten(0, 1)
         slopes = [_by_player(many, points, column) for column in outputs.reshape(len(outputs), -1).sum(0)]
     evaluator.progress.update(number * game.rows * len(slopes))
     return torch.stack(slopes, -1).view(number, game.rows, game.count, *evaluator.full.shape[1:]).transpose(1, 2)

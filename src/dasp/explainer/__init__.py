@@ -2,10 +2,12 @@
 
 from dasp.explainer.explainer import Explainer
 from dasp.explainer.explanation import Attributions
+from dasp.explainer.game_explainer import explain_game
 from dasp.explainer.text import TextExplainer
 
 __all__ = [
     "Attributions",
     "Explainer",
     "TextExplainer",
+    "explain_game",
 ]

@@ -20,7 +20,7 @@ from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient_dasp import GradientDASP
-from dasp.errors import BadInput, OverflowingRows
+from dasp.errors import BadInput, UnexplainedRows
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
@@ -244,7 +244,7 @@ class Explainer:
             part = request if size >= game.rows else request.rows_of(slice(start, start + size))
             try:
                 parts.append(self._attributed(choice, options, part))
-            except OverflowingRows as error:
+            except UnexplainedRows as error:
                 raise error.after(start) from error
         return Attributions.cat(parts)
 
@@ -254,7 +254,7 @@ class Explainer:
         for part in request.apart():
             try:
                 parts.append(self.run(part))
-            except OverflowingRows as error:
+            except UnexplainedRows as error:
                 raise error.after(before) from error
             before += len(part.full)
         return Attributions.cat(parts)

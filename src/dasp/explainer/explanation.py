@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "explanation_class", "is_image", "shap_explanation", "shap_explanation_of_texts",
-    "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "explanation_class", "is_image", "shap_explanation", "shap_explanation_of_game",
+    "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -243,6 +243,26 @@ def shap_explanation_of_texts(result: Attributions, output_names: Sequence[str] 
         _packed([np.array(pieces, dtype=object) for pieces in result.pieces]),
         error_std=None if result.std is None else _packed([_by_piece(part) for part in result.std]),
         output_names=output_names if output_names is None or isinstance(output_names, str) else list(output_names),
+    )
+    explanation.choices = result.choices
+    return explanation
+
+
+def shap_explanation_of_game(
+    result: Attributions, names: Sequence[str] | None, output_names: Sequence[str] | None
+) -> Any:
+    """Return the attributions of a game, which has one row, as a `shap.Explanation` without a dimension for rows.
+    Players have no data, and outputs have names, as SHAP takes a second dimension without names for rows."""
+    outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
+    players = result.values.shape[-1]
+    if outputs and output_names is None:
+        output_names = [f"Output {output}" for output in range(outputs)]
+    explanation = explanation_class()(
+        _by_piece(result.values[0]),
+        result.base[0].cpu().double().numpy()[()],  # a number is no array for SHAP
+        error_std=None if result.std is None else _by_piece(result.std[0]),
+        feature_names=_checked(names or [f"Player {player}" for player in range(players)], players, "feature"),
+        output_names=_checked(output_names, outputs, "output") if outputs else None,
     )
     explanation.choices = result.choices
     return explanation

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from dasp.errors import UndefinedCoalitions
 from dasp.games.game import Game
 
 if TYPE_CHECKING:  # a request makes evaluators
     from dasp.games.request import Selection
 
-__all__ = ["Evaluator"]
+__all__ = ["Evaluator", "Missing"]
+
+Missing = Literal["raise", "drop"]
+"""The answer to coalitions without a finite value: an error, or to do without them."""
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """The worth v(S) of one game's coalitions, for all its rows."""
+    """The worth v(S) of one game's coalitions, for all its rows. A coalition without a finite worth is an error that
+    names it; with `missing="drop"`, what is not finite is NaN, and left out by whoever asked."""
 
     function: Callable[..., Tensor]
     game: Game
@@ -28,6 +33,10 @@ class Evaluator:
     full: Tensor  # v(P)
     at_once: int  # rows of the model at most
     progress: Any  # counts evaluations
+    rows: Tensor  # the numbers of the rows, as the user counts them
+    players: Tensor  # the numbers of the players, as the user counts them
+    everybody: int  # the number of players, with those that are idle
+    missing: Missing = "raise"
 
     @property
     def total(self) -> Tensor:
@@ -39,7 +48,7 @@ class Evaluator:
         own = part.to(self.game.device) if isinstance(part, Tensor) else part
         return replace(
             self, game=self.game.rows_of(own), select=self.select.rows(part), empty=self.empty[part],
-            full=self.full[part],
+            full=self.full[part], rows=self.rows[part.cpu() if isinstance(part, Tensor) else part],
         )  # fmt: skip
 
     def slices(self) -> list[tuple[slice, Evaluator]]:
@@ -56,7 +65,26 @@ class Evaluator:
             chunk = max(1, self.at_once // rows.game.rows)
             for start in range(0, len(coalitions), chunk):
                 result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
-        return result
+        return self.finite(result, coalitions)
+
+    def finite(self, worth: Tensor, coalitions: Any) -> Tensor:
+        """Return the worth (m, rows, *selected) of coalitions if all of it is finite; else raise an error that names
+        the first coalition without, or put NaN in the places of those without."""
+        good = worth.isfinite()
+        if bool(good.all()):
+            return worth
+        if self.missing == "drop":
+            return torch.where(good, worth, torch.nan)
+        bad = ~good.reshape(*worth.shape[:2], -1)
+        by_row = bad.any(2)
+        place = by_row.any(0).nonzero()[:, 0]
+        first = int(by_row[:, place[0]].nonzero()[0])
+        value = worth.reshape(bad.shape)[first, place[0]][bad[first, place[0]]][0]
+        present = self.players[coalitions[first : first + 1][0].cpu()]
+        raise UndefinedCoalitions(
+            self.rows[place].tolist(), int(by_row.any(1).sum()), len(worth), present.tolist(), self.everybody,
+            float(value),
+        )  # fmt: skip
 
     def halves(self, members: Tensor) -> Tensor:
         """Return (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""

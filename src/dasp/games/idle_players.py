@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dasp.games.game import Game
-from dasp.games.request import Request
+from dasp.games.request import Origin, Request
 
 __all__ = ["Active"]
 
@@ -42,7 +42,9 @@ class Active:
 
     @staticmethod
     def of(request: Request, *, apart: bool = False) -> Active:
-        """Take the idle players out; rows are kept `apart` by them if that is asked for, or pays."""
+        """Take the idle players out; rows are kept `apart` by them if that is asked for, or pays. The worth of nobody
+        and of everybody must be finite, as their difference is what is divided."""
+        request.check_ends()
         parts = [part for i, game in enumerate(request.games) for part in _parts(i, game, apart=apart)]
         parts = [part for part in parts if len(part.players) > 1]
         starts = [rows.start for rows, _, _ in request.parts()]
@@ -54,6 +56,10 @@ class Active:
             selections=[request.selections[part.game].rows(part.rows.cpu()) for part in parts],
             full=request.full[every],
             empties=request.empties[:, every],
+            origins=[
+                Origin(rows, part.players.cpu(), request.games[part.game].count)
+                for rows, part in zip(places, parts, strict=True)
+            ],
         )
         return Active(request, own, parts)
 

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput, OverflowingRows
-from dasp.games.evaluator import Evaluator
+from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions
+from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
 
 __all__ = [
-    "PREDICTED", "Arguments", "Baselines", "Request", "Selection", "Target", "Tensors", "check_positive",
+    "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
     "check_tolerance", "games", "output_number", "yardstick",
 ]  # fmt: skip
 
@@ -352,6 +352,15 @@ def _chosen(number: Tensor, target: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The rows and players of a game, as they are numbered in the request that the game was taken from."""
+
+    rows: Tensor
+    players: Tensor
+    everybody: int  # the number of players there
+
+
+@dataclass(frozen=True)
 class Request:
     """An `attribute` call, understood: its games, what is selected of the outputs, and the outputs at both ends, which
     are evaluated once."""
@@ -363,6 +372,7 @@ class Request:
     empties: Tensor  # f of each baseline: (baselines, rows, *selected)
     grouped: bool  # the players were given by a mask
     keys: tuple[str, ...] | None = None  # keywords of the inputs, if they were given by these
+    origins: list[Origin] | None = None  # where rows and players were left out
 
     @staticmethod
     def of(
@@ -440,13 +450,32 @@ class Request:
         first = self.selections[0]
         return replace(first, chosen=torch.cat([select.chosen for select in self.selections])).captum_targets()
 
-    def evaluators(self, at_once: int | None, progress: Any) -> Iterator[Evaluator]:
-        """Yield an evaluator of coalitions for each game."""
-        for rows, game, select in self.parts():
+    def evaluators(self, at_once: int | None, progress: Any, missing: Missing = "raise") -> Iterator[Evaluator]:
+        """Yield an evaluator of coalitions for each game. Coalitions without a finite value are an error, or NaN with
+        `missing="drop"`."""
+        for (rows, game, select), origin in zip(self.parts(), self._origins(), strict=True):
             yield Evaluator(
                 self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
-                at_once or game.rows_at_once, progress,
+                at_once or game.rows_at_once, progress, origin.rows, origin.players, origin.everybody, missing,
             )  # fmt: skip
+
+    def _origins(self) -> list[Origin]:
+        if self.origins is not None:
+            return self.origins
+        return [Origin(torch.arange(rows.start, rows.stop), torch.arange(game.count), game.count)
+                for rows, game, _ in self.parts()]  # fmt: skip
+
+    def check_ends(self) -> None:
+        """Refuse rows whose outputs with none of the players, or with all of them, are not finite."""
+        ends = torch.stack([self.empty, self.full]).cpu()
+        bad = ~ends.isfinite().reshape(*ends.shape[:2], -1)
+        rows = bad.any(2).any(0).nonzero()[:, 0].tolist()
+        if rows:
+            end = int(bad[:, rows[0]].any(1).nonzero()[0])
+            value = ends.reshape(bad.shape)[end, rows[0]][bad[end, rows[0]]][0]
+            players = next(game.count for part, game, _ in self.parts() if rows[0] < part.stop)
+            count = int(bad.any(2).any(1).sum())
+            raise UndefinedCoalitions(rows, count, 2, range(players if end else 0), players, float(value))
 
     def rows_of(self, part: Any) -> Request:
         """Return the request for some of the rows (a slice or indices), where all rows have the same players."""

@@ -44,11 +44,13 @@ class Notes:
     gaps: int = 0  # their values do not add up
     large: int = 0  # of those left out, how many have squares that overflow
     cut: int = 0  # texts that are longer than the model takes
+    undefined: int = 0  # of those left out, how many have coalitions without a finite value
 
     @classmethod
-    def of_rows(cls, ids: list[Any], large: int = 0) -> Notes:
+    def of_rows(cls, ids: list[Any], large: int = 0, undefined: int = 0) -> Notes:
         """Return notes on rows that are left out; some of their ids are enough."""
-        return cls(left_out=len(ids), ids=tuple(str(one)[:_ID_LENGTH] for one in ids[:_IDS]), large=large)
+        some = tuple(str(one)[:_ID_LENGTH] for one in ids[:_IDS])
+        return cls(left_out=len(ids), ids=some, large=large, undefined=undefined)
 
     def __add__(self, other: Notes) -> Notes:
         return Notes(
@@ -59,6 +61,7 @@ class Notes:
             self.gaps + other.gaps,
             self.large + other.large,
             self.cut + other.cut,
+            self.undefined + other.undefined,
         )
 
     def on(self, table: pa.Table) -> pa.Table:
@@ -81,7 +84,8 @@ class Notes:
         """Yield the warnings for so many rows in the output."""
         if self.left_out:
             listed = ", ".join(self.ids) + (", …" if self.left_out > len(self.ids) else "")
-            why = "the model's output is not finite" + " or squares overflow" * bool(self.large)
+            why = "the model's output is not finite" + " for coalitions of the row" * (self.undefined == self.left_out)
+            why += " or squares overflow" * bool(self.large)
             yield f"warning: left out, as {why}: {self.left_out:,} rows (id {listed})"
         if self.infinite:
             yield f"warning: {self.infinite:,} of {rows:,} rows have values that are not finite"

@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput, OverflowingRows
+from dasp.errors import BadInput, OverflowingRows, UnexplainedRows
 from dasp.explainer import Explainer, TextExplainer
 from dasp.explainer.explanation import Attributions
 from dasp.games.request import Request, Selection
@@ -37,6 +37,11 @@ from dasp.players import named
 __all__ = [
     "AnyWorker", "Task", "TextTask", "TextWorker", "Worker", "explained_table", "outputs_of", "worker_of",
 ]  # fmt: skip
+
+# Why a row cannot be explained.
+_INFINITE = "the model's output for {} is not finite"
+_OVERFLOW = "squares in {} overflow"
+_UNDEFINED = "the model's output for coalitions of {} is not finite"
 
 
 @dataclass(frozen=True)
@@ -121,27 +126,29 @@ class Worker:
 
     def _explain(self, chunk: Chunk) -> pa.Table:
         request = self.prepare(torch.from_numpy(chunk.values), chunk.targets)
-        result, finite = self.explained(request)
-        large = request.full.isfinite().cpu() & ~finite
-        lost = chunk.ids.filter(column(~finite.numpy())).to_pylist()
+        result, reasons = self.explained(request)
+        good = np.array([not reason for reason in reasons])
+        lost = chunk.ids.filter(column(~good)).to_pylist()
         if lost and not self.task.skip:
-            what, why = ("squares in", "overflow") if large[~finite][0] else ("the model's output for", "is not finite")
-            raise BadInput(f"{what} the row of id {lost[0]} {why}; --on-bad-row skip leaves such rows out")
-        notes = Notes.of_rows(lost, int(large.sum()))
+            why = next(filter(None, reasons)).format(f"the row of id {lost[0]}")
+            raise BadInput(f"{why}; --on-bad-row skip leaves such rows out")
+        notes = Notes.of_rows(lost, reasons.count(_OVERFLOW), reasons.count(_UNDEFINED))
         if result is None:
             return notes.on(pa.table({}))
-        return self._table(chunk.only(finite.numpy()) if lost else chunk, result, notes + self._notes(result))
+        return self._table(chunk.only(good) if lost else chunk, result, notes + self._notes(result))
 
-    def explained(self, request: Request) -> tuple[Attributions | None, Tensor]:
-        """Explain those of the rows that can be, if there are any; and return True for each of these."""
-        finite = request.full.isfinite().cpu()
-        while finite.any():
-            rows = finite.nonzero()[:, 0]
+    def explained(self, request: Request) -> tuple[Attributions | None, list[str]]:
+        """Explain those of the rows that can be, if there are any; and say of each row why it cannot be, or nothing."""
+        reasons = ["" if finite else _INFINITE for finite in request.full.isfinite().tolist()]
+        while "" in reasons:
+            rows = torch.tensor([row for row, reason in enumerate(reasons) if not reason])
             try:
-                return self.run(request if finite.all() else request.rows_of(rows)), finite
-            except OverflowingRows as error:
-                finite[rows[list(error.rows)]] = False
-        return None, finite
+                return self.run(request if len(rows) == len(reasons) else request.rows_of(rows)), reasons
+            except UnexplainedRows as error:
+                why = _OVERFLOW if isinstance(error, OverflowingRows) else _UNDEFINED
+                for row in rows[list(error.rows)].tolist():
+                    reasons[row] = why
+        return None, reasons
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the model's outputs for rows, (rows, outputs)."""
@@ -274,7 +281,7 @@ class TextWorker:
         try:
             with _silent():
                 return self.explainer.attribute([text], target)
-        except OverflowingRows:
+        except UnexplainedRows:
             return None
 
     def _named(self, id_: Any, text: str, target: Any) -> Attributions | None:

@@ -15,6 +15,7 @@ Evaluations give every answer its error bar: at least 64, and more until the tol
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,13 +27,15 @@ import torch
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
 from dasp.attribution.captum_adapter import estimated
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
-from dasp.games.evaluator import Evaluator
+from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.request import Request, check_positive, check_tolerance
 from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
 from dasp.models.calling import innermost
 
-__all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose"]
+__all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose", "choose_evaluations"]
+
+log = logging.getLogger("dasp")
 
 TOLERANCE = 0.01  # the largest standard deviation, relative to prediction − base, that is good enough unless said
 FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
@@ -48,6 +51,7 @@ _MANY = 64  # players who would need a prior
 _A_WHILE, _SHORT, _REPEATS = 5e-3, 0.5, 3  # seconds, and how often what is quick is timed
 _MOST_EVALUATIONS = 2**15  # more than that have more linear algebra than model
 _OTHERS = "BayesianShapley, Permutations, Gradients at coalitions and 'auto' do"
+_EXACT = "exact_shapley"
 _PRIOR, _WITH_PRIOR, _WITHOUT_PRIOR = "gradient_dasp", "bayesian_shapley_on_gradient_dasp", "bayesian_shapley"
 
 
@@ -62,6 +66,7 @@ class Budget:
     seed: int = 0
     show_progress: bool = False
     max_seconds: float | None = None  # for each row
+    missing: Missing = "raise"  # what to do about coalitions without a finite value
 
     def __post_init__(self) -> None:
         check_positive(max_evaluations=self.max_evaluations, batch_size=self.batch_size)
@@ -88,9 +93,14 @@ class Budget:
         name = method.name
         if self.error_bars and not method.error_bars:
             raise BadInput(f"{name} knows no error bars: {_OTHERS}")
+        if self.missing == "drop" and "missing" not in method.takes:
+            raise BadInput(f"{name} needs the value of every coalition, and cannot do with missing='drop'")
         if self.max_seconds is not None:
             raise BadInput(f"{name} cannot be told its time: leave max_seconds to 'auto', or give max_evaluations")
-        general = {"internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress}
+        general = {
+            "internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress,
+            "missing": self.missing,
+        }  # fmt: skip
         options = {**method.options, **{key: value for key, value in general.items() if key in method.takes}}
         if method.exact:
             return options
@@ -214,7 +224,7 @@ def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice
     players, over, coarse = request.players, len(request.empties), request.games[0].coarse
     coalitions = 2 ** min(players, 64)
     exact = Choice(
-        "exact_shapley",
+        _EXACT,
         f"{players} players have only {coalitions:,} coalitions" + f" over {over} background rows" * (over > 1),
         replace(budget, max_seconds=None),
     )
@@ -246,6 +256,35 @@ def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice
         return Choice(_WITH_PRIOR, f"{players} players, and a propagated prior is worth its time", settled, times=both)
     reason = f"{players} players, and evaluations alone do more than a propagated prior"
     return Choice(_WITHOUT_PRIOR, reason, settled, times=both)
+
+
+def choose_evaluations(
+    players: int, seconds: Callable[[], float], budget: Budget, fewest: int = FEWEST_EVALUATIONS
+) -> Choice:
+    """Choose the method where all that can be done is to evaluate coalitions, as with texts and games: exact values if
+    the budget allows for all coalitions, else `BayesianShapley`, which is also the one that can leave coalitions out.
+    `seconds` times a coalition, where that matters; the time allows for `fewest` in any case.
+
+    >>> choose_evaluations(10, lambda: 1.0, Budget()).reason
+    '10 players have only 1,024 coalitions'
+    >>> choose_evaluations(10, lambda: 1.0, Budget(max_seconds=600)).reason
+    '10 players have more than 600 coalitions'
+    """
+    coalitions, most = 2**players, budget.max_evaluations or MOST
+    if budget.max_seconds is not None:
+        most = budget.evaluations(seconds(), 0.0, fewest, MOST)
+    if most < min(FEWEST_EVALUATIONS, coalitions):
+        raise BadInput(f"max_evaluations must be at least {min(FEWEST_EVALUATIONS, coalitions)}, not {most}")
+    if coalitions <= most and players <= (METHODS[_EXACT].players or 0) and budget.missing == "raise":
+        reason = f"{players} players have only {coalitions:,} coalitions"
+        choice = Choice(_EXACT, reason, replace(budget, max_seconds=None))
+    else:
+        reason = f"{players} players have more than {most:,} coalitions"
+        if coalitions <= most:
+            reason = "coalitions without a value are left out"
+        choice = Choice(_WITHOUT_PRIOR, reason, budget.settled(most, min(TOLERANCE, _OF_A_VALUE / players)))
+    log.info("%s: %s", METHODS[choice.method].name, choice.reason)
+    return choice
 
 
 def _worth(evaluations: int, allowed: int, each: float) -> float:

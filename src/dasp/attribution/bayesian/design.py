@@ -42,6 +42,7 @@ _HALVES_FOR = 2  # times as many pairs as players
 _UNEVEN = 0.35  # of the halves have one player less
 _CANDIDATES = 16  # coalitions of a size, among which the next one is chosen
 _ALL_AT_ONCE = 2**13  # coalitions of a size, which are all drawn at once
+_BITS = np.array([value.bit_count() for value in range(256)], dtype=np.uint8)
 _LIKENESS = 6.0  # how much more an overlap counts than a smaller one: exp(6|z·z'|/N)
 _GOLDEN = (5**0.5 - 1) / 2
 _PAIRS_AT_ONCE = 4096
@@ -167,7 +168,7 @@ def _opened(players: int, number: int, seed: int) -> np.ndarray:
             chosen.take(size)
         else:
             later.append(size)
-    return np.concatenate([chosen.signs > 0, _others(players, np.array(later, dtype=np.int64), chosen, seed)])
+    return np.concatenate([chosen.members, _others(players, np.array(later, dtype=np.int64), chosen, seed)])
 
 
 def _others(players: int, sizes: np.ndarray, chosen: _Chosen, seed: int) -> np.ndarray:
@@ -175,7 +176,7 @@ def _others(players: int, sizes: np.ndarray, chosen: _Chosen, seed: int) -> np.n
     members = np.zeros((len(sizes), players), dtype=bool)
     for size in np.unique(sizes).tolist():
         places = np.flatnonzero(sizes == size)
-        number = min(len(places) + len(chosen.signs), int(_count(players, size)))
+        number = min(len(places) + len(chosen.members), int(_count(players, size)))
         drawn = _coalitions(players, size, number, np.random.default_rng([seed, size, 1]))
         members[places] = [row for row in drawn if row.tobytes() not in chosen.taken][: len(places)]
     return members
@@ -200,17 +201,20 @@ class _Chosen:
 
     def __init__(self, players: int, number: int, seed: int) -> None:
         self.players, self.number = players, 0
-        self.signs = np.zeros((number, players), dtype=np.float32)
+        self.members = np.zeros((number, players), dtype=bool)
+        self._packed = np.zeros((number, -(-players // 8)), dtype=np.uint8)
         self.taken: set[bytes] = set()  # members
         self._waiting: dict[int, deque[np.ndarray]] = {}  # of sizes with few coalitions: all that are left
+        self._likeness = np.exp(_LIKENESS * np.abs(1 - 2 * np.arange(players + 1) / players))
         self._seed, self._generator = seed, np.random.default_rng([seed, players, 2])
 
     def take(self, size: int) -> None:
         """Choose a coalition of a size."""
         candidates = self._candidates(size)
-        overlap = np.abs(np.where(candidates, 1, -1).astype(np.float32) @ self.signs[: self.number].T)
-        best = int(np.exp(_LIKENESS * overlap / self.players).sum(1).argmin())
-        self.signs[self.number] = np.where(candidates[best], 1, -1)
+        packed = np.packbits(candidates, axis=1)
+        different = _BITS[packed[:, None] ^ self._packed[: self.number]].sum(2)  # |z·z'| = |N − 2 · this|
+        best = int(self._likeness[different].sum(1).argmin())
+        self.members[self.number], self._packed[self.number] = candidates[best], packed[best]
         self.taken.add(candidates[best].tobytes())
         self.number += 1
         if size in self._waiting:

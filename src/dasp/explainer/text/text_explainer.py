@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
 from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.strings import Strings, baselines_of_strings
@@ -21,19 +20,16 @@ from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerTex
 from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
 from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
 from dasp.methods import METHODS, find
-from dasp.methods.choose import FEWEST, MOST, TOLERANCE, Budget, Choice
+from dasp.methods.choose import FEWEST, Budget, Choice, choose_evaluations
 from dasp.models.calling import check_evaluation_mode
 
 __all__ = ["TextExplainer"]
-
-log = logging.getLogger("dasp")
 
 _DIVISIONS = ("token", "word", "sentence")
 # All that can be done with a text is to evaluate the model.
 _EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutation_shapley"
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
-_OF_A_VALUE = 0.2  # tolerances are for values that are a part of many
 _BATCH = 32  # texts for the model at once
 _TIMED = 16  # coalitions
 
@@ -149,7 +145,13 @@ class TextExplainer:
         if len(targets) != len(several):
             raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
         numbers = [self._number(each) for each in targets]
-        found = [self._explained(game, number) for game, number in zip(self._games(several), numbers, strict=True)]
+        found = []
+        for text, (game, number) in enumerate(zip(self._games(several), numbers, strict=True)):
+            try:
+                found.append(self._explained(game, number))
+            except UndefinedCoalitions as error:
+                names = [game.text.pieces[player].strip() for player in game.text.players]
+                raise error.named(names).after(text) from None
         if any(text.std is not None for text in found):  # one permutation has no deviation
             found = [replace(text, std=text.std or [torch.full_like(text.values[0], torch.nan)]) for text in found]
         result = Attributions.cat(found)
@@ -270,17 +272,7 @@ class TextExplainer:
             )
         if self.requested_method != "auto":
             return Choice(self.requested_method, "it was asked for", budget)
-        most = budget.max_evaluations or MOST
-        if budget.max_seconds is not None:
-            most = budget.evaluations(_seconds_of_a_coalition(game), 0.0, FEWEST, MOST)
-        if 2**players <= most and players <= _MOST_PLAYERS:
-            reason = f"{players} players have only {2**players:,} coalitions"
-            choice = Choice(_EXACT, reason, replace(budget, max_seconds=None))
-        else:
-            settled = budget.settled(most, min(TOLERANCE, _OF_A_VALUE / players))
-            choice = Choice(_BAYESIAN, f"{players} players have more than {most:,} coalitions", settled)
-        log.info("%s: %s", METHODS[choice.method].name, choice.reason)
-        return choice
+        return choose_evaluations(players, lambda: _seconds_of_a_coalition(game), budget, FEWEST)
 
     def _target(self, target: Any) -> Any:
         return self.target if target is OWN_TARGET else target
