@@ -11,7 +11,8 @@ Errors are the rms error of a game's values relative to the rms of the values th
 that over games and seeds. Times are the processor's for one game by itself. "Best peer" is, for each cell by itself,
 the one that turned out best; each has its own line in the list of all. "Paired" ones evaluate every coalition with its
 complement, which shapiq leaves to the user. Left out are SPEX, which needs more than 600 evaluations, and ProxySPEX,
-whose search takes six seconds a game; ShaplEIG, which takes minutes, plays on nine patches only, where it was published.
+whose search takes six seconds a game; ShaplEIG, which takes minutes, plays on nine patches only, where its authors
+published its error. Pairwise Shapley interaction indices are compared in the same way, on one game of ten families.
 
 --peer names a Python that has shapiq 1.8 (`shapiq_peer.py` says how to make one); what it found is kept in
 results/cache and computed once. --save writes our figures to a file, and --before compares with those of a file.
@@ -26,9 +27,9 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,20 @@ VALUES: dict[str, Rival] = {
     "ProxySHAP": ("ProxySHAP", {"index": "SV", "max_order": 1}),
     "ProxySHAP adjusted": ("ProxySHAP", {"index": "SV", "max_order": 1, "adjustment": True}),
 }
+_PAIRS: Options = {"index": "SII", "max_order": 2}
+INTERACTIONS: dict[str, Rival] = {
+    "PermutationSamplingSII": ("PermutationSamplingSII", _PAIRS),
+    "SHAPIQ": ("SHAPIQ", _PAIRS),
+    "SHAPIQ paired": ("SHAPIQ", _PAIRS | _PAIRED),
+    "SVARMIQ": ("SVARMIQ", _PAIRS),
+    "SVARMIQ paired": ("SVARMIQ", _PAIRS | _PAIRED),
+    "KernelSHAPIQ": ("KernelSHAPIQ", _PAIRS),
+    "KernelSHAPIQ paired": ("KernelSHAPIQ", _PAIRS | _PAIRED),
+    "InconsistentKernelSHAPIQ": ("InconsistentKernelSHAPIQ", _PAIRS),
+    "InconsistentKernelSHAPIQ paired": ("InconsistentKernelSHAPIQ", _PAIRS | _PAIRED),
+    "ProxySHAP": ("ProxySHAP", _PAIRS),
+    "ProxySHAP adjusted": ("ProxySHAP", _PAIRS | {"adjustment": True}),
+}
 ON_PATCHES: dict[str, Rival] = {"ShaplEIG": ("ShaplEIG", {"show_progress": False})}
 
 
@@ -82,6 +97,7 @@ class Games:
 
     name: str
     table: Tensor  # (2^players, games)
+    known: dict[int, Tensor] = field(default_factory=dict, init=False)
 
     @staticmethod
     def all() -> list[Games]:
@@ -105,25 +121,26 @@ class Games:
 
     @property
     def players(self) -> int:
+        """How many there are."""
         return len(self.table).bit_length() - 1
 
-    @property
-    def budgets(self) -> tuple[int, ...]:
-        """What is measured: no more than all coalitions."""
-        wanted = sorted({*BUDGETS, *PATCHES_BUDGETS}) if self.name == PATCHES else BUDGETS
-        return tuple(budget for budget in wanted if budget < len(self.table))
+    def budgets(self, size: int = 1) -> list[int]:
+        """What is measured for indices of players (1) or pairs (2): fewer evaluations than there are coalitions."""
+        wanted = PAIR_BUDGETS if size == 2 else sorted({*BUDGETS, *(PATCHES_BUDGETS if self.name == PATCHES else ())})
+        return [budget for budget in wanted if budget < len(self.table)]
 
     def worth(self, present: Tensor) -> Tensor:
         """The games as a model of rows of zeros and ones, (coalitions, games)."""
         return self.table[(present > 0).long() @ 2 ** torch.arange(self.players)]
 
-    @cached_property
-    def values(self) -> Tensor:
-        """Exact Shapley values, (games, players)."""
-        return shapley_values(self.table)
+    def truth(self, size: int = 1) -> Tensor:
+        """Exact Shapley values (games, players), or interactions (games, pairs) for size 2."""
+        if size not in self.known:
+            self.known[size] = shapley_values(self.table) if size == 1 else shapley_interactions(self.table)
+        return self.known[size]
 
 
-def interactions_of_games(table: Tensor) -> Tensor:
+def walsh_coefficients(table: Tensor) -> Tensor:
     """The coefficients c_A of v(z) = Σ_A c_A Π_{j∈A} z_j, z = ±1, by the Walsh–Hadamard transform; as tables are."""
     coefficients = table
     for player in range(len(table).bit_length() - 1):
@@ -137,7 +154,7 @@ def shapley_values(table: Tensor) -> Tensor:
     """R_i = Σ_{A∋i, |A| odd} 2c_A/|A|, (games, players)."""
     members, size = _subsets(table)
     weights = torch.where(size % 2 == 1, 2 / size, 0)
-    return interactions_of_games(table).T @ (members * weights[:, None])
+    return walsh_coefficients(table).T @ (members * weights[:, None])
 
 
 def shapley_interactions(table: Tensor) -> Tensor:
@@ -145,17 +162,19 @@ def shapley_interactions(table: Tensor) -> Tensor:
     members, size = _subsets(table)
     weights = torch.where((size % 2 == 0) & (size > 0), 4 / (size - 1), 0)
     first, second = torch.triu_indices(members.shape[1], members.shape[1], 1)
-    return interactions_of_games(table).T @ (members[:, first] * members[:, second] * weights[:, None])
+    return walsh_coefficients(table).T @ (members[:, first] * members[:, second] * weights[:, None])
 
 
 def _subsets(table: Tensor) -> tuple[Tensor, Tensor]:
     """Members of all subsets as zeros and ones, and their sizes."""
     bits = torch.arange(len(table))[:, None] >> torch.arange(len(table).bit_length() - 1) & 1
-    return bits.to(table.dtype), bits.sum(1)
+    return bits.to(table.dtype), bits.sum(1).to(table.dtype)
 
 
-def ours(games: Games, budget: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Values and standard deviations, (games, players)."""
+def ours(games: Games, budget: int, seed: int, size: int = 1) -> tuple[Tensor, Tensor]:
+    """Values and standard deviations of players, (games, players), or of pairs."""
+    if size == 2:
+        raise NotImplementedError(f"dasp {dasp.__version__} has no interactions of games with error bars")
     x = torch.ones(1, games.players, dtype=torch.float64)
     values, std = BayesianShapley(games.worth).attribute(
         x, torch.zeros_like(x), max_evaluations=budget, seed=seed, return_std=True
@@ -163,20 +182,21 @@ def ours(games: Games, budget: int, seed: int) -> tuple[Tensor, Tensor]:
     return values[0], std[0]
 
 
-def figures_of_ours(games: Games, budget: int, seeds: int) -> Figures:
+def figures_of_ours(games: Games, budget: int, seeds: int, size: int = 1) -> Figures:
     """Errors, coverage and milliseconds."""
     one, seconds, found = replace(games, table=games.table[:, :1]), [], []
     for seed in range(seeds):
         start = time.process_time()
-        ours(one, budget, seed)
+        ours(one, budget, seed, size)
         seconds.append(time.process_time() - start)
-        found.append(ours(games, budget, seed))
+        found.append(ours(games, budget, seed, size))
     values, std = (torch.stack(part) for part in zip(*found, strict=True))
-    scale = games.values.abs().amax(1, keepdim=True)
-    held = ((values - games.values).abs() <= 1.96 * std + 1e-12 * scale).double()
-    largest = games.values.abs().topk(2).indices.expand(seeds, -1, -1)
+    truth = games.truth(size)
+    rounding = 1e-12 * truth.abs().amax(1, keepdim=True)
+    held = ((values - truth).abs() <= 1.96 * std + rounding).double()
+    largest = truth.abs().topk(2).indices.expand(seeds, -1, -1)
     return {
-        **errors(values, games.values), "coverage": float(held.mean()),
+        **errors(values, truth), "coverage": float(held.mean()),
         "coverage of the largest": float(held.gather(2, largest).mean()), "milliseconds": 1e3 * float(np.mean(seconds)),
     }  # fmt: skip
 
@@ -194,31 +214,35 @@ class Peers:
     python: str
     peer: Peer | None = None
 
-    def figures(self, families: list[Games], half: str, name: str, rival: Rival, seeds: int) -> Cells:
-        """Figures of an approximator of values; all games are played, and those of a half counted."""
+    def figures(self, families: list[Games], half: str, name: str, rival: Rival, seeds: int, size: int = 1) -> Cells:
+        """Figures of an approximator; all games are played, and those of a half counted."""
         cells = {}
         for games in families:
-            kept, truth = self.kept(games, name, rival, games.budgets, seeds, 1), games.half(half).values
-            for budget, values, seconds in zip(games.budgets, kept["values"], kept["seconds"], strict=True):
+            kept, truth = self.kept(games, name, rival, seeds, size), games.half(half).truth(size)
+            for budget, values, seconds in zip(games.budgets(size), kept["values"], kept["seconds"], strict=True):
                 found = values[:, HALVES[half]]
                 cells[games.name, budget] = errors(found, truth) | {"milliseconds": 1e3 * float(seconds.mean())}
+            if kept["most evaluations"] > 1:
+                print(f"{games.name}: {name} evaluates up to {kept['most evaluations']:.2f} times its budget")
+            for failure in kept["failures"]:
+                print(f"{games.name}: {failure}")
         return cells
 
-    def kept(
-        self, games: Games, name: str, rival: Rival, budgets: Sequence[int], seeds: int, size: int
-    ) -> dict[str, Any]:
+    def kept(self, games: Games, name: str, rival: Rival, seeds: int, size: int) -> dict[str, Any]:
         """What an approximator answers: values (budgets, seeds, games, coalitions of a size) and its seconds."""
-        key = {"games": checksum(games.table), "options": rival, "budgets": budgets, "seeds": seeds, "size": size}
+        key = {"games": checksum(games.table), "options": rival, "budgets": games.budgets(size), "seeds": seeds}
         file = f"public_games/{games.name}-{name.replace(' ', '-')}"
-        return STORE.keep(file, key, partial(self._play, games, rival, budgets, seeds, size))
+        return STORE.keep(file, key | {"size": size}, partial(self._play, games, rival, seeds, size))
 
-    def _play(self, games: Games, rival: Rival, budgets: Sequence[int], seeds: int, size: int) -> dict[str, Any]:
+    def _play(self, games: Games, rival: Rival, seeds: int, size: int) -> dict[str, Any]:
         method, options = rival
         print(f"{games.name}: {method} {options or ''}", file=sys.stderr, flush=True)
         if self.peer is None:
             self.peer = Peer(self.python)
+        if tuple(map(int, self.peer.version.split(".")[:2])) < (1, 8):
+            raise ImportError(f"shapiq 1.8 is needed, not {self.peer.version}")
         self.peer.require(method)
-        count = math.comb(games.players, size)
+        budgets, count = games.budgets(size), math.comb(games.players, size)
         values = torch.full((len(budgets), seeds, games.table.shape[1], count), torch.nan, dtype=torch.float64)
         seconds, evaluations = torch.full(values.shape[:3], torch.nan), torch.zeros(values.shape[:3])
         failures = set()
@@ -243,114 +267,131 @@ class Peers:
 
 
 def geometric_mean(numbers: Iterable[float]) -> float:
-    """Of positive numbers."""
-    return math.exp(np.mean([math.log(number) for number in numbers]))
+    """Of numbers that are not negative."""
+    return math.exp(np.mean([math.log(max(number, 1e-300)) for number in numbers]))
 
 
-def best(rivals: dict[str, Cells], cell: tuple[str, int]) -> str:
-    """The rival with the least error; one that failed has none."""
-    return min(rivals, key=lambda name: np.nan_to_num(rivals[name][cell]["error"], nan=np.inf))
+def best(rivals: dict[str, Cells], cell: tuple[str, int]) -> tuple[float, str]:
+    """The least error of a rival, and whose it is; one that failed has none."""
+    return min((np.nan_to_num(cells[cell]["error"], nan=np.inf), name) for name, cells in rivals.items())
 
 
-def show_errors(own: Cells, before: Cells, rivals: dict[str, Cells]) -> None:
-    """A table for each budget with a line for each family, losses marked; then the sums of it."""
-    print("\nRelative RMSE")
-    for budget in BUDGETS:
-        cells = [cell for cell in own if cell[1] == budget]
-        title = f"{budget} evaluations"
-        print(f"\n{title:22}   ours" + "   before  ratio" * bool(before) + "   ours/peer   best peer" * bool(rivals))
-        for cell in cells:
-            error = own[cell]["error"]
-            line = f"{cell[0]:22}{error:7.3f}"
-            if before:
-                ratio = error / before[cell]["error"]
-                line += f"{before[cell]['error']:9.3f}{ratio:6.2f}{'*' if ratio > 1.05 else ' '}"
-            if rivals:
-                name = best(rivals, cell)
-                ratio = error / rivals[name][cell]["error"]
-                line += f"{ratio:11.2f}{'*' if ratio >= 1 else ' '}  {rivals[name][cell]['error']:7.3f} {name}"
-            print(line)
-        line = f"{'geometric mean':22}{geometric_mean(own[cell]['error'] for cell in cells):7.3f}"
-        if before:
-            line += f"{geometric_mean(before[cell]['error'] for cell in cells):9.3f}"
-            line += f"{geometric_mean(own[cell]['error'] / before[cell]['error'] for cell in cells):6.2f} "
-        if rivals:
-            least = {cell: rivals[best(rivals, cell)][cell]["error"] for cell in cells}
-            line += f"{geometric_mean(own[cell]['error'] / least[cell] for cell in cells):11.2f} "
-            line += f"  {geometric_mean(least.values()):7.3f}"
-        print(line)
-    print("* behind the best peer" * bool(rivals) + ", more than 1.05 of before" * bool(before))
-    cells = [cell for cell in own if cell[1] in BUDGETS]
+def show_errors(budgets: tuple[int, ...], own: Cells, before: Cells, rivals: dict[str, Cells]) -> None:
+    """A table for each budget with a line for each family, losses marked; then in how many cells we are ahead."""
+    print("\nRelative RMSE (* behind the best peer" + ", or more than 1.05 of before" * bool(before) + ")")
+    for budget in budgets:
+        title, cells = f"{budget} evaluations", [cell for cell in own if cell[1] == budget]
+        print(
+            f"\n{title:22}   ours" + "   before  ratio" * bool(before) + "     peer  ratio   best peer" * bool(rivals)
+        )
+        errors_of_ours = [own[cell]["error"] for cell in cells]
+        earlier = [before[cell]["error"] if before else math.nan for cell in cells]
+        peers = [best(rivals, cell) if rivals else (math.nan, "") for cell in cells]
+        columns = errors_of_ours, earlier, [error for error, _ in peers]
+        means = *map(geometric_mean, columns), ""  # whose ratios are the geometric means of the ratios
+        names = [*(family for family, _ in cells), "geometric mean"]
+        rows = [*zip(*columns, [peer for _, peer in peers], strict=True), means]
+        for name, (error, error_before, error_of_peer, peer) in zip(names, rows, strict=True):
+            line = f"{name:22}{error:7.3f}"
+            line += _against(error, error_before, 1.05) if before else ""
+            line += f"{_against(error, error_of_peer, 1)}   {peer}" if rivals else ""
+            print(line.rstrip())
+    cells = [cell for cell in own if cell[1] in budgets]
+    print()
     if before:
-        worse = [cell for cell in cells if own[cell]["error"] > 1.05 * before[cell]["error"]]
-        print(f"{len(worse)} of {len(cells)} cells have more than 1.05 of the error before")
-    for kind, names in {"all peers": rivals, "peers with their own defaults": _plain(rivals)}.items():
-        if names:
-            ahead = [own[cell]["error"] < rivals[best(names, cell)][cell]["error"] for cell in cells]
-            print(f"ahead of the best of {len(names)} {kind} in {sum(ahead)} of {len(ahead)} cells")
+        worse = [own[cell]["error"] > 1.05 * before[cell]["error"] for cell in cells]
+        print(f"more than 1.05 of the error before in {sum(worse)} of {len(cells)} cells")
+    for kind, some in {"all peers": rivals, "the peers as shapiq has them": _as_they_come(rivals)}.items():
+        if some:
+            ahead = [own[cell]["error"] < best(some, cell)[0] for cell in cells]
+            print(f"ahead of the best of {kind} ({len(some)}) in {sum(ahead)} of {len(ahead)} cells")
 
 
-def _plain(rivals: dict[str, Cells]) -> dict[str, Cells]:
-    return {
-        name: cells
-        for name, cells in rivals.items()
-        if name in VALUES and VALUES[name][1].keys() <= {"index", "max_order"}
-    }
+def _against(error: float, other: float, most: float) -> str:
+    return f"{other:9.3f}{error / other:6.2f}{'*' if error > most * other else ' '}"
 
 
-def show_methods(own: Cells, before: Cells, rivals: dict[str, Cells]) -> None:
+def _as_they_come(rivals: dict[str, Cells]) -> dict[str, Cells]:
+    return {name: cells for name, cells in rivals.items() if " " not in name}
+
+
+def show_methods(budgets: tuple[int, ...], methods: dict[str, Cells]) -> None:
     """Every method by itself: the geometric mean of its errors over families, and the mean of its milliseconds."""
-    print("\nGeometric mean of the relative RMSE over families, and milliseconds of processor time for a game")
-    print(f"\n{'':26}" + "".join(f"{budget:>16}" for budget in BUDGETS))
-    for name, cells in {"BayesianShapley": own, "BayesianShapley before": before, **rivals}.items():
-        line = f"{name:26}"
-        for budget in BUDGETS if cells else ():
-            of_budget = [figures for cell, figures in cells.items() if cell[1] == budget]
-            milliseconds = np.mean([figures["milliseconds"] for figures in of_budget])
-            line += f"{geometric_mean(figures['error'] for figures in of_budget):9.3g}{milliseconds:7.1f}"
+    print("\nGeometric mean of the relative RMSE, and milliseconds of processor time for a game\n")
+    print(f"{'':32}" + "".join(f"{budget:>16}" for budget in budgets))
+    for name, cells in methods.items():
+        line = f"{name:32}"
+        for budget in budgets if cells else ():
+            figures = [figures for cell, figures in cells.items() if cell[1] == budget]
+            milliseconds = np.mean([figure["milliseconds"] for figure in figures])
+            line += f"{geometric_mean(figure['error'] for figure in figures):9.3g}{milliseconds:7.1f}"
         print(line)
 
 
-def show_coverage(own: Cells, field: str, title: str, least: float, most: float) -> None:
+def show_coverage(budgets: tuple[int, ...], own: Cells, figure: str, title: str, range_: tuple[float, float]) -> None:
     """How many of the intervals hold the truth; marked where they are fewer or more than they should be."""
-    print(
-        f"\nPer cent of {title} within 95 % intervals (* below {least:.0%}" + f", + above {most:.0%}" * (most < 1) + ")"
-    )
-    print(f"\n{'':22}" + "".join(f"{budget:>7}" for budget in BUDGETS))
+    least, most = range_
+    wide = f", + above {most:.0%}" if most < 1 else ""
+    print(f"\nPer cent of {title} within 95 % intervals (* below {least:.0%}{wide})\n")
+    print(f"{'':22}" + "".join(f"{budget:>7}" for budget in budgets))
     inside = []
     for family in dict.fromkeys(name for name, _ in own):
         line = f"{family:22}"
-        for budget in BUDGETS:
-            if (family, budget) not in own:
-                line += f"{'–':>6} "
-                continue
-            held = own[family, budget][field]
+        for budget in budgets:
+            held = own.get((family, budget), {}).get(figure, math.nan)
             line += f"{100 * held:6.0f}{'*' if held < least else '+' if held > most else ' '}"
-            inside.append(least <= held <= most)
-        print(line)
+            inside += [least <= held <= most] * (not math.isnan(held))
+        print(line.replace("nan", "  –"))
     print(f"{sum(inside)} of {len(inside)} cells as they should be")
 
 
-def show_patches(own: Cells, before: Cells, rivals: dict[str, Cells]) -> None:
+def show_patches(methods: dict[str, Cells]) -> None:
     """ViT with nine patches, where ShaplEIG has published its error."""
     print(f"\nViT, nine patches: MSE × 10³ at {' · '.join(map(str, PATCHES_BUDGETS))} evaluations\n")
-    for name, cells in {"BayesianShapley": own, "BayesianShapley before": before, **rivals}.items():
+    for name, cells in methods.items():
         if cells:
-            print(f"{name:26}" + "".join(f"{1e3 * cells[PATCHES, budget]['mse']:10.3g}" for budget in PATCHES_BUDGETS))
-    print(f"{'ShaplEIG, as published':26}" + "".join(f"{mse:10.3g}" for mse in PUBLISHED))
+            print(f"{name:32}" + "".join(f"{1e3 * cells[PATCHES, budget]['mse']:10.3g}" for budget in PATCHES_BUDGETS))
+    print(f"{'ShaplEIG, as published':32}" + "".join(f"{mse:10.3g}" for mse in PUBLISHED))
 
 
-def asked(peers: Peers, families: list[Games], half: str, seeds: int) -> tuple[dict[str, Cells], dict[str, Cells]]:
-    """Figures of the peers on all families, and of those that play on nine patches only."""
-    found: list[dict[str, Cells]] = []
-    for rivals, played in ((VALUES, families), (ON_PATCHES, [games for games in families if games.name == PATCHES])):
-        found.append({})
-        for name, rival in rivals.items():
-            try:
-                found[-1][name] = peers.figures(played, half, name, rival, seeds)
-            except ImportError as error:
-                print(f"without {name}: {error}")
-    return found[0], found[1]
+def interactions(families: list[Games], half: str, seeds: int, peers: Peers | None) -> None:
+    """Pairwise Shapley interaction indices of the first game of a half, of ten families with ten players or more."""
+    number = HALVES[half].start or 0
+    games = [
+        Games(f"{family.name}/{number}", family.table[:, number : number + 1])
+        for family in families
+        if family.players >= 10
+    ][:PAIR_GAMES]
+    print(
+        f"\n== Pairwise Shapley interaction indices, {len(games)} games, {seeds} seeds. An error of 1 is that of zeros"
+    )
+    try:
+        own = {(g.name, budget): figures_of_ours(g, budget, seeds, 2) for g in games for budget in g.budgets(2)}
+    except NotImplementedError as error:
+        own = {}
+        print(f"without ours: {error}")
+    rivals = found(peers, games, "all", INTERACTIONS, seeds, 2)
+    if own:
+        show_errors(PAIR_BUDGETS, own, {}, rivals)
+        show_coverage(PAIR_BUDGETS, own, "coverage", "all pairs", (0.9, 0.98))
+        show_coverage(PAIR_BUDGETS, own, "coverage of the largest", "the two largest pairs of a game", (0.9, 1))
+    show_methods(PAIR_BUDGETS, {"ours": own, **rivals} if own else rivals)
+
+
+def found(
+    peers: Peers | None, families: list[Games], half: str, rivals: dict[str, Rival], seeds: int, size: int = 1
+) -> dict[str, Cells]:
+    """Figures of peers, without those that are missing."""
+    result: dict[str, Cells] = {}
+    missing: dict[str, list[str]] = defaultdict(list)
+    for name, rival in rivals.items() if peers else ():
+        try:
+            result[name] = peers.figures(families, half, name, rival, seeds, size)
+        except ImportError as error:
+            missing[str(error)].append(name)
+    for reason, names in missing.items():
+        print(f"without {', '.join(names)}: {reason}")
+    return result
 
 
 def saved(file: Path, half: str, seeds: int) -> Cells:
@@ -382,20 +423,22 @@ def main() -> None:
     families = Games.all()
     halves = [games.half(chosen.half) for games in families]
     ours(halves[0], BUDGETS[0], 0)  # what is imported when it is first needed is not to be timed
-    own = {(g.name, budget): figures_of_ours(g, budget, chosen.seeds) for g in halves for budget in g.budgets}
+    own = {(g.name, budget): figures_of_ours(g, budget, chosen.seeds) for g in halves for budget in g.budgets()}
     if chosen.save:
         save(chosen.save, own, chosen.half, chosen.seeds)
-    rivals: dict[str, Cells] = {}
-    on_patches: dict[str, Cells] = {}
-    if not chosen.no_peers:
-        rivals, on_patches = asked(Peers(chosen.peer), families, chosen.half, chosen.seeds)
     number = sum(games.table.shape[1] for games in halves)
     print(f"{number} games ({chosen.half}) of {len(halves)} families, {chosen.seeds} seeds, dasp {dasp.__version__}")
-    show_errors(own, before, rivals)
-    show_methods(own, before, rivals)
-    show_coverage(own, "coverage", "all values", 0.9, 0.98)
-    show_coverage(own, "coverage of the largest", "the two largest values of a game", 0.9, 1)
-    show_patches(own, before, rivals | on_patches)
+    peers = None if chosen.no_peers else Peers(chosen.peer)
+    rivals = found(peers, families, chosen.half, VALUES, chosen.seeds)
+    patches = [games for games in families if games.name == PATCHES]
+    on_patches = found(peers, patches, chosen.half, ON_PATCHES, chosen.seeds)
+    methods = {"BayesianShapley": own} | ({"BayesianShapley before": before} if before else {}) | rivals
+    show_errors(BUDGETS, own, before, rivals)
+    show_methods(BUDGETS, methods)
+    show_coverage(BUDGETS, own, "coverage", "all values", (0.9, 0.98))
+    show_coverage(BUDGETS, own, "coverage of the largest", "the two largest values of a game", (0.9, 1))
+    show_patches(methods | on_patches)
+    interactions(families, chosen.half, chosen.seeds, peers)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Answer:
 
 
 class Peer:
-    """A Python with shapiq, which answers questions until this object is gone."""
+    """A Python with shapiq that answers questions."""
 
     def __init__(self, python: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603  # a Python that the caller names
@@ -81,6 +81,12 @@ class Peer:
             raise RuntimeError(f"{approximator}: {line[1].strip()}")
         count = len(list(combinations(range(players), size)))
         return Answer(np.frombuffer(self.answer.read(8 * count)), float(line[1]), evaluations)
+
+    def close(self) -> None:
+        """Let the other Python end."""
+        self.ask.close()
+        self.process.wait()
+        self.answer.close()
 
     def _send(self, content: bytes) -> None:
         self.ask.write(content)
