@@ -11,8 +11,9 @@ Errors are the rms error of a game's values relative to the rms of the values th
 that over games and seeds. Times are the processor's for one game by itself. "Best peer" is, for each cell by itself,
 the one that turned out best; each has its own line in the list of all. "Paired" ones evaluate every coalition with its
 complement, which shapiq leaves to the user. Left out are SPEX, which needs more than 600 evaluations, and ProxySPEX,
-whose search takes six seconds a game; ShaplEIG, which takes minutes, plays on nine patches only, where its authors
-published its error. Pairwise Shapley interaction indices are compared in the same way, on one game of ten families.
+whose search takes six seconds a game; ShaplEIG, which takes five at 64 evaluations, plays on nine patches only, where
+its authors published its error (on games of their own: compare it with what it does on these). Pairwise Shapley
+interaction indices are compared in the same way, on one game of each of ten families.
 
 --peer names a Python that has shapiq 1.8 (`shapiq_peer.py` says how to make one); what it found is kept in
 results/cache and computed once. --save writes our figures to a file, and --before compares with those of a file.
@@ -97,6 +98,7 @@ class Games:
 
     name: str
     table: Tensor  # (2^players, games)
+    budgets: tuple[int, ...]  # evaluations to measure at
     known: dict[int, Tensor] = field(default_factory=dict, init=False)
 
     @staticmethod
@@ -110,10 +112,12 @@ class Games:
             for name in file.files:
                 family, number = name.rsplit("/", 1)
                 families[family][int(number)] = torch.tensor(file[name], dtype=torch.float64)
-        return [
-            Games(family, torch.stack([games[number] for number in range(len(games))], 1))
-            for family, games in families.items()
-        ]
+        result = []
+        for family, games in families.items():
+            table = torch.stack([games[number] for number in range(len(games))], 1)
+            wanted = {*BUDGETS, *PATCHES_BUDGETS} if family == PATCHES else BUDGETS
+            result.append(Games(family, table, tuple(budget for budget in sorted(wanted) if budget < len(table))))
+        return result
 
     def half(self, which: str) -> Games:
         """The games with even numbers (tune), with odd ones (report), or all."""
@@ -123,11 +127,6 @@ class Games:
     def players(self) -> int:
         """How many there are."""
         return len(self.table).bit_length() - 1
-
-    def budgets(self, size: int = 1) -> list[int]:
-        """What is measured for indices of players (1) or pairs (2): fewer evaluations than there are coalitions."""
-        wanted = PAIR_BUDGETS if size == 2 else sorted({*BUDGETS, *(PATCHES_BUDGETS if self.name == PATCHES else ())})
-        return [budget for budget in wanted if budget < len(self.table)]
 
     def worth(self, present: Tensor) -> Tensor:
         """The games as a model of rows of zeros and ones, (coalitions, games)."""
@@ -219,7 +218,7 @@ class Peers:
         cells = {}
         for games in families:
             kept, truth = self.kept(games, name, rival, seeds, size), games.half(half).truth(size)
-            for budget, values, seconds in zip(games.budgets(size), kept["values"], kept["seconds"], strict=True):
+            for budget, values, seconds in zip(games.budgets, kept["values"], kept["seconds"], strict=True):
                 found = values[:, HALVES[half]]
                 cells[games.name, budget] = errors(found, truth) | {"milliseconds": 1e3 * float(seconds.mean())}
             if kept["most evaluations"] > 1:
@@ -230,7 +229,7 @@ class Peers:
 
     def kept(self, games: Games, name: str, rival: Rival, seeds: int, size: int) -> dict[str, Any]:
         """What an approximator answers: values (budgets, seeds, games, coalitions of a size) and its seconds."""
-        key = {"games": checksum(games.table), "options": rival, "budgets": games.budgets(size), "seeds": seeds}
+        key = {"games": checksum(games.table), "options": rival, "budgets": games.budgets, "seeds": seeds}
         file = f"public_games/{games.name}-{name.replace(' ', '-')}"
         return STORE.keep(file, key | {"size": size}, partial(self._play, games, rival, seeds, size))
 
@@ -242,7 +241,7 @@ class Peers:
         if tuple(map(int, self.peer.version.split(".")[:2])) < (1, 8):
             raise ImportError(f"shapiq 1.8 is needed, not {self.peer.version}")
         self.peer.require(method)
-        budgets, count = games.budgets(size), math.comb(games.players, size)
+        budgets, count = games.budgets, math.comb(games.players, size)
         values = torch.full((len(budgets), seeds, games.table.shape[1], count), torch.nan, dtype=torch.float64)
         seconds, evaluations = torch.full(values.shape[:3], torch.nan), torch.zeros(values.shape[:3])
         failures = set()
@@ -358,7 +357,7 @@ def interactions(families: list[Games], half: str, seeds: int, peers: Peers | No
     """Pairwise Shapley interaction indices of the first game of a half, of ten families with ten players or more."""
     number = HALVES[half].start or 0
     games = [
-        Games(f"{family.name}/{number}", family.table[:, number : number + 1])
+        Games(f"{family.name}/{number}", family.table[:, number : number + 1], PAIR_BUDGETS)
         for family in families
         if family.players >= 10
     ][:PAIR_GAMES]
@@ -366,7 +365,7 @@ def interactions(families: list[Games], half: str, seeds: int, peers: Peers | No
         f"\n== Pairwise Shapley interaction indices, {len(games)} games, {seeds} seeds. An error of 1 is that of zeros"
     )
     try:
-        own = {(g.name, budget): figures_of_ours(g, budget, seeds, 2) for g in games for budget in g.budgets(2)}
+        own = {(g.name, budget): figures_of_ours(g, budget, seeds, 2) for g in games for budget in g.budgets}
     except NotImplementedError as error:
         own = {}
         print(f"without ours: {error}")
@@ -423,14 +422,14 @@ def main() -> None:
     families = Games.all()
     halves = [games.half(chosen.half) for games in families]
     ours(halves[0], BUDGETS[0], 0)  # what is imported when it is first needed is not to be timed
-    own = {(g.name, budget): figures_of_ours(g, budget, chosen.seeds) for g in halves for budget in g.budgets()}
+    own = {(g.name, budget): figures_of_ours(g, budget, chosen.seeds) for g in halves for budget in g.budgets}
     if chosen.save:
         save(chosen.save, own, chosen.half, chosen.seeds)
     number = sum(games.table.shape[1] for games in halves)
     print(f"{number} games ({chosen.half}) of {len(halves)} families, {chosen.seeds} seeds, dasp {dasp.__version__}")
     peers = None if chosen.no_peers else Peers(chosen.peer)
     rivals = found(peers, families, chosen.half, VALUES, chosen.seeds)
-    patches = [games for games in families if games.name == PATCHES]
+    patches = [replace(games, budgets=PATCHES_BUDGETS) for games in families if games.name == PATCHES]
     on_patches = found(peers, patches, chosen.half, ON_PATCHES, chosen.seeds)
     methods = {"BayesianShapley": own} | ({"BayesianShapley before": before} if before else {}) | rivals
     show_errors(BUDGETS, own, before, rivals)

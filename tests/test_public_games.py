@@ -53,7 +53,7 @@ def test_coefficients_make_the_game():
 
 def test_a_model_of_games_looks_them_up():
     present = torch.tensor([[0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.float64)
-    assert torch.equal(Games("random", TABLE).worth(present), TABLE[[6, 31]])
+    assert torch.equal(Games("random", TABLE, ()).worth(present), TABLE[[6, 31]])
 
 
 def test_a_peer_answers_through_pipes():
