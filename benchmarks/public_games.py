@@ -8,12 +8,13 @@ words, tabular models, data valuation, sums of unanimity games. All 2^N values o
 exact. Constants may be chosen on the games with even numbers (tune); what is published is of those with odd ones.
 
 Errors are the rms error of a game's values relative to the rms of the values themselves, and the root mean square of
-that over games and seeds. Times are the processor's for one game by itself. "Best peer" is, for each cell by itself,
-the one that turned out best; each has its own line in the list of all. "Paired" ones evaluate every coalition with its
+that over games and seeds. Times are the processor's for one game by itself. A call of ours evaluates four coalitions
+more than its budget, by which it checks the model and nothing else. "Best peer" is, for each cell by itself, the one
+that turned out best; each has its own line in the list of all. "Paired" ones evaluate every coalition with its
 complement, which shapiq leaves to the user. Left out are SPEX, which needs more than 600 evaluations, and ProxySPEX,
-whose search takes six seconds a game; ShaplEIG, which takes five at 64 evaluations, plays on nine patches only, where
-its authors published its error (on games of their own: compare it with what it does on these). Pairwise Shapley
-interaction indices are compared in the same way, on one game of each of ten families.
+whose search takes six seconds a game. ShaplEIG, which takes five at 64 evaluations, plays on nine patches only; what
+its authors published for nine patches is less than it has on these games. Pairwise Shapley interaction indices are
+compared in the same way, on one game of each of ten families.
 
 --peer names a Python that has shapiq 1.8 (`shapiq_peer.py` says how to make one); what it found is kept in
 results/cache and computed once. --save writes our figures to a file, and --before compares with those of a file.
@@ -277,7 +278,8 @@ def best(rivals: dict[str, Cells], cell: tuple[str, int]) -> tuple[float, str]:
 
 def show_errors(budgets: tuple[int, ...], own: Cells, before: Cells, rivals: dict[str, Cells]) -> None:
     """A table for each budget with a line for each family, losses marked; then in how many cells we are ahead."""
-    print("\nRelative RMSE (* behind the best peer" + ", or more than 1.05 of before" * bool(before) + ")")
+    marked = ["behind the best peer"] * bool(rivals) + ["more than 1.05 of before"] * bool(before)
+    print("\nRelative RMSE" + f" (* {' or '.join(marked)})" * bool(marked))
     for budget in budgets:
         title, cells = f"{budget} evaluations", [cell for cell in own if cell[1] == budget]
         print(

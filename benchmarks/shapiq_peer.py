@@ -2,7 +2,7 @@
 
 shapiq 1.8 needs Python 3.12 and its approximators need further packages, which our own Python may not have:
 
-    python3.12 -m venv folder && folder/bin/pip install 'shapiq[proxy]>=1.8'
+    python3.12 -m venv folder && folder/bin/pip install 'shapiq[proxy,shapleig]>=1.8'
 
 Whoever imports this file has `Peer`, which starts it as a script in the other Python. The script first writes a line
 about itself. A question is then a line of JSON: which approximator with which options, players, evaluations, seed, and
@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
@@ -108,12 +109,11 @@ def serve() -> None:
         return np.frombuffer(answer.read(8 * len(rows))).copy()
 
     try:
-        shapiq = importlib.import_module("shapiq")
+        known = importlib.import_module("shapiq.approximator")
     except ImportError as error:
         return tell(json.dumps({"failed": str(error)}))
-    known = importlib.import_module("shapiq.approximator")
     there = [name for name in known.__all__ if find_spec(NEEDED.get(name, "shapiq")) is not None]
-    tell(json.dumps({"version": shapiq.__version__, "approximators": there}))
+    tell(json.dumps({"version": version("shapiq"), "approximators": there}))
     for line in answer:
         question = json.loads(line)
         players, size = question["players"], question["size"]
