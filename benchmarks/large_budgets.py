@@ -13,7 +13,6 @@ Constants were chosen on other rows than these.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,11 +28,11 @@ import settings
 from dasp import BayesianShapley, ExactShapley
 from dasp.attribution.bayesian.design import Pairs, log_counts
 from reproduction.store import Store, checksum
+from shapiq_peer import Peer
 
 SEEDS = (0, 1, 2)
 TRUTH_PARTS, TRUTH_PAIRS = 10, 40_000
 STORE = Store(Path("results") / "cache")
-_PEER = Path(__file__).with_name("oddshap_peer.py")
 
 
 @dataclass(frozen=True)
@@ -99,31 +98,10 @@ def least_squares(worth: Callable[[Tensor], Tensor], players: int) -> dict[str, 
     return {"values": values.mean(0), "error": values.std(0) / TRUTH_PARTS**0.5}
 
 
-class OddSHAP:
-    """shapiq's, in another process: it asks for the worths of coalitions."""
-
-    def __init__(self, python: str) -> None:
-        self.process = subprocess.Popen(  # noqa: S603  # a Python that the caller names
-            [python, "-W", "ignore", str(_PEER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self.process.stdout is not None
-        ready = self.process.stdout.readline().decode().strip()
-        if ready != "ready":
-            raise ImportError(ready or f"{python} could not be started")
-
-    def __call__(self, row: Row, budget: int, seed: int) -> tuple[Tensor, float]:
-        """Values and seconds."""
-        ask, answer = self.process.stdin, self.process.stdout
-        assert ask is not None
-        assert answer is not None
-        ask.write(f"{row.players} {budget} {seed}\n".encode())
-        ask.flush()
-        while number := int(answer.readline()):
-            members = np.frombuffer(answer.read(number * row.players), dtype=bool).reshape(number, row.players)
-            ask.write(row.worth(torch.from_numpy(members.copy())).numpy().tobytes())
-            ask.flush()
-        numbers = np.frombuffer(answer.read(8 * (row.players + 1)))
-        return torch.tensor(numbers[:-1]), float(numbers[-1])
+def oddshap(peer: Peer, row: Row, budget: int, seed: int) -> tuple[Tensor, float]:
+    """Values and seconds."""
+    found = peer("OddSHAP", lambda members: row.worth(torch.tensor(members)).numpy(), row.players, budget, seed)
+    return torch.tensor(found.values), found.seconds
 
 
 def ours(row: Row, budget: int, seed: int) -> tuple[Tensor, Tensor, float]:
@@ -143,7 +121,7 @@ def ours(row: Row, budget: int, seed: int) -> tuple[Tensor, Tensor, float]:
     return values[0], std[0], time.process_time() - start - waited
 
 
-def study(title: str, rows: list[Row], budgets: tuple[int, ...], peer: OddSHAP | None) -> None:
+def study(title: str, rows: list[Row], budgets: tuple[int, ...], peer: Peer | None) -> None:
     """Print a line for each budget and method."""
     print(f"\n{title}, {len(rows)} rows, {len(SEEDS)} seeds; truth with a standard error of "
           f"{torch.stack([row.error for row in rows]).square().mean().sqrt():.4f}")  # fmt: skip
@@ -155,7 +133,7 @@ def study(title: str, rows: list[Row], budgets: tuple[int, ...], peer: OddSHAP |
               f"{stated:.4f}, {torch.stack(held).double().mean():.0%} within 95 % intervals, "
               f"{np.mean([seconds for *_, seconds in found]):.2f} s", end="", flush=True)  # fmt: skip
         if peer is not None:
-            others = [(row, *peer(row, budget, seed)) for row in rows for seed in SEEDS]
+            others = [(row, *oddshap(peer, row, budget, seed)) for row in rows for seed in SEEDS]
             print(f"; OddSHAP {_rmse([(row, v) for row, v, _ in others]):.4f}, "
                   f"{np.mean([seconds for *_, seconds in others]):.2f} s", end="")  # fmt: skip
         print(flush=True)
@@ -172,7 +150,8 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     try:
-        peer: OddSHAP | None = OddSHAP(chosen.peer)
+        peer: Peer | None = Peer(chosen.peer)
+        peer.require("OddSHAP")
     except ImportError as error:
         peer = None
         print(f"without OddSHAP: {error}")
