@@ -18,7 +18,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from dasp import DASP, BayesianShapley, ExactShapley, GradientDASP, PermutationShapley
-from dasp.attribution.bayesian.design import Pairs
+from dasp.attribution.bayesian.design import MOST_OPENED, Pairs
 from dasp.attribution.bayesian.posterior import Trust, posterior
-from dasp.attribution.bayesian.priors import covariances, trust
+from dasp.attribution.bayesian.priors import covariances, opens, trust
+from dasp.attribution.bayesian.process import regression_on
 from dasp.attribution.bayesian.regression import Covariance, Regression
 from dasp.attribution.captum_adapter import estimated
 from dasp.games.evaluator import Evaluator
@@ -109,14 +110,15 @@ class Played:
         return Played(case, key["network"], request, evaluator, values, error, priors, skipped)
 
     def worth(self, pairs: Pairs, seed: int) -> Tensor:
-        """(v(S) − v(Sᶜ))/2 of a design, (pairs, rows)."""
+        """(v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of a design, (2, pairs, rows)."""
 
         def evaluated() -> Tensor:
-            half = (self.evaluator.worth(pairs.members) - self.evaluator.worth(~pairs.members)) / 2
-            return half.flatten(1)
+            return self.evaluator.halves(pairs.members).flatten(2)
 
         key = {"game": checksum([self.network, self.truth.shape[1]]), "pairs": checksum(pairs.members)}
-        worth: Tensor = STORE.keep(f"calibration/{self.case.name}-worth-{seed}", key, evaluated)
+        worth: Tensor = STORE.keep(
+            f"calibration/{self.case.name}-halves-{seed}-{checksum(pairs.members)[:8]}", key, evaluated
+        )
         return worth
 
     @property
@@ -151,25 +153,23 @@ def trusted(name: str, game: Game) -> Trust:
 
 def estimate(regression: Regression, seed: int, several: list[Played], name: str) -> tuple[Tensor, Tensor]:
     """Means and standard deviations of all rows of cases that have the same number of players, (players, rows)."""
-    y = torch.cat([played.worth(_design(regression.pairs.players, seed), seed) for played in several], 1)
-    y, total = y[: len(regression.pairs)], torch.cat([played.total for played in several])
+    players, number = regression.pairs.players, len(regression.pairs)
+    design = _design(players, seed, opening=opens(players, trusted(name, several[0].request.games[0])))
+    y, sums = torch.cat([played.worth(design, seed) for played in several], 2)[:, :number]
+    total = torch.cat([played.total for played in several])
     shapes: list[Covariance] = []
     game = several[0].request.games[0]
-    prior = torch.zeros(len(total), regression.pairs.players, dtype=torch.float64)
+    prior = torch.zeros(len(total), players, dtype=torch.float64)
     if name != NONE:
         prior = torch.cat([played.priors[name] for played in several], 1).T
         shapes = covariances(prior, game)
-    known = posterior(regression, y, total, prior, shapes, trusted(name, game))
+    known = posterior(regression, y, total, prior, shapes, trusted(name, game), sums=sums)
     return known.mean.T, known.deviation.T
 
 
-_DESIGNS: dict[tuple[int, int], Pairs] = {}
-
-
-def _design(players: int, seed: int) -> Pairs:
-    if (players, seed) not in _DESIGNS:
-        _DESIGNS[players, seed] = Pairs.draw(players, (BUDGETS[-1] - 2) // 2, seed)
-    return _DESIGNS[players, seed]
+@cache
+def _design(players: int, seed: int, *, opening: bool) -> Pairs:
+    return Pairs.draw(players, (BUDGETS[-1] - 2) // 2, seed, opening=opening)
 
 
 def study(zoo: list[Played]) -> dict[tuple[str, str, int], dict[str, float]]:
@@ -181,12 +181,15 @@ def study(zoo: list[Played]) -> dict[tuple[str, str, int], dict[str, float]]:
         alike[game.count, game.coordinates is None, trusted("GradientDASP auto", game)].append(played)
     for (players, *_), group in alike.items():
         for seed in SEEDS if players <= 64 else SEEDS[:1]:
-            design = _design(players, seed)
             for budget in BUDGETS:
                 if budget >= 2**players:
                     continue
-                regression = Regression.on(design.first((budget - 2) // 2))
+                prepared = {}
+                for opening in (True, False)[players > MOST_OPENED :]:
+                    design = _design(players, seed, opening=opening)
+                    prepared[opening] = regression_on(design.first((budget - 2) // 2), opening=opening)
                 for name in (NONE, *PRIORS, RANDOM, WRONG_SIGN):
+                    regression = prepared[opens(players, trusted(name, group[0].request.games[0]))]
                     several = [played for played in group if name == NONE or name in played.priors]
                     if several:
                         means, deviations = estimate(regression, seed, several, name)
@@ -251,7 +254,9 @@ def compare(played: Played) -> str:
     model, (players, rows) = played.case.network.trained(STORE), played.truth.shape
     method = BayesianShapley(model, GradientDASP(model), prior_options={"nodes": 8})
     found = method.explain(played.request, max_evaluations=128)
-    mean, deviation = estimate(Regression.on(_design(players, 0).first(63)), 0, [played], "GradientDASP auto")
+    opening = opens(players, trusted("GradientDASP auto", played.request.games[0]))
+    regression = regression_on(_design(players, 0, opening=opening).first(63), opening=opening)
+    mean, deviation = estimate(regression, 0, [played], "GradientDASP auto")
     differences = found.values[0].view(players, rows) - mean, (found.std or [])[0].view(players, rows) - deviation
     most = [float((difference / deviation).abs().max()) for difference in differences]
     return (

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from dasp.attribution.bayesian import posterior as posterior_module
-from dasp.attribution.bayesian import regression
+from dasp.attribution.bayesian import process
 from dasp.attribution.bayesian.design import Pairs, pair_count, shapley_weights
 from dasp.attribution.bayesian.posterior import Trust, posterior
+from dasp.attribution.bayesian.process import Regressions
 from dasp.attribution.bayesian.regression import (
     Covariance,
     Regression,
-    Regressions,
     feature_count,
     features,
     kernel,
@@ -206,22 +206,22 @@ def test_all_pairs_give_the_exact_values_whatever_the_prior(players):
 
 def test_regressions_are_kept_as_far_as_there_is_room(monkeypatch):
     kept = Regressions()
-    pairs = kept.pairs(6, 20, seed=0)
-    assert kept.pairs(6, 20, seed=0) is pairs
-    stages = [kept.on(pairs.first(number), seed=0) for number in (5, 10, 20)]
-    again = [kept.on(pairs.first(number), seed=0) for number in (5, 10, 20)]
+    pairs = kept.pairs(6, 20, seed=0, opening=False)
+    assert kept.pairs(6, 20, seed=0, opening=False) is pairs
+    stages = [kept.on(pairs.first(number), seed=0, opening=False) for number in (5, 10, 20)]
+    again = [kept.on(pairs.first(number), seed=0, opening=False) for number in (5, 10, 20)]
     assert all(x is y for x, y in zip(stages, again, strict=True))
     assert stages[-1].pairs is pairs
     # One too many for the room: it is made anew every time, but those that are there stay.
-    monkeypatch.setattr(regression, "_MOST_KEPT", sum(each.numbers for each in stages))
-    assert kept.on(pairs.first(15), seed=0) is not kept.on(pairs.first(15), seed=0)
-    assert kept.on(pairs.first(10), seed=0) is stages[1]
+    monkeypatch.setattr(process, "_MOST_KEPT", sum(each.numbers for each in stages))
+    assert kept.on(pairs.first(15), seed=0, opening=False) is not kept.on(pairs.first(15), seed=0, opening=False)
+    assert kept.on(pairs.first(10), seed=0, opening=False) is stages[1]
     # Another game drives them out.
-    other = kept.pairs(6, 20, seed=1)
+    other = kept.pairs(6, 20, seed=1, opening=False)
     assert not torch.equal(other.members, pairs.members)
-    replaced = kept.on(other, seed=1)
-    assert kept.on(other, seed=1) is replaced
-    assert kept.on(pairs, seed=0) is not stages[-1]
+    replaced = kept.on(other, seed=1, opening=False)
+    assert kept.on(other, seed=1, opening=False) is replaced
+    assert kept.on(pairs, seed=0, opening=False) is not stages[-1]
 
 
 def storage(thing, seen):
@@ -250,15 +250,15 @@ def test_the_size_of_a_regression(players, number):
 def test_copies_begin_empty_and_threads_do_not_disturb_each_other(monkeypatch):
     kept = Regressions()
     designs = [(Pairs.draw(6, number, seed), seed) for number in (5, 10, 20) for seed in range(3)]
-    numbers = [kept.on(*design).numbers for design in designs]
+    numbers = [kept.on(*design, opening=False).numbers for design in designs]
     assert len(pickle.dumps(kept)) < 200
     for copied in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
-        assert copied.on(*designs[0]) is not kept.on(*designs[0])
-    monkeypatch.setattr(regression, "_MOST_KEPT", max(numbers))
+        assert copied.on(*designs[0], opening=False) is not kept.on(*designs[0], opening=False)
+    monkeypatch.setattr(process, "_MOST_KEPT", max(numbers))
 
     def check(i):
         pairs, seed = designs[i % len(designs)]
-        assert torch.equal(kept.on(pairs, seed).pairs.members, pairs.members)
+        assert torch.equal(kept.on(pairs, seed, opening=False).pairs.members, pairs.members)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(check, range(400)))

@@ -1,8 +1,9 @@
 """BayesianShapley: start from an approximation, evaluate coalitions, converge to the exact values with error bars.
 
 Any attributions (DASP's, above all) are the prior mean of a regression over coalitions; see `posterior` for the model,
-`design` for the coalitions. With a flat prior it is KernelSHAP in pairs with leverage sampling and a model of the third
-order interactions.
+`design` for the coalitions. Without a prior and with up to 64 players, the design begins with single players and
+halves, and the game is a Gaussian process over coalitions (`process`); else it is KernelSHAP in pairs with leverage
+sampling and a model of the third order interactions (`regression`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from tqdm.auto import tqdm
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
 from dasp.attribution.bayesian.design import Pairs
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
-from dasp.attribution.bayesian.priors import Prior, covariances, prior_values, trust
-from dasp.attribution.bayesian.regression import Regression, Regressions
+from dasp.attribution.bayesian.priors import Prior, covariances, opens, prior_values, trust
+from dasp.attribution.bayesian.process import Regressions, regression_on
+from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
 from dasp.attribution.refinement import Refined, collected, refined, stages
-from dasp.games.evaluator import Evaluator
+from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
@@ -99,6 +101,7 @@ class BayesianShapley(PlayerMethod):
         max_evaluations: int = 2048,
         tolerance: float | None = None,
         seed: int = 0,
+        missing: Missing = "raise",
         internal_batch_size: int | None = None,
         show_progress: bool = False,
         return_std: bool = False,
@@ -118,6 +121,8 @@ class BayesianShapley(PlayerMethod):
                 on, without a prior from 2N: before, nothing is known of some players.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
+            missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
+                and estimate without them.
             internal_batch_size: the largest number of rows to evaluate at once.
             show_progress: show a progress bar.
             return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
@@ -128,7 +133,7 @@ class BayesianShapley(PlayerMethod):
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, std=return_std, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed,
+            arguments, std=return_std, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed, missing=missing,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
@@ -139,6 +144,7 @@ class BayesianShapley(PlayerMethod):
         max_evaluations: int = 2048,
         tolerance: float | None = None,
         seed: int = 0,
+        missing: Missing = "raise",
         internal_batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Estimate:
@@ -152,7 +158,7 @@ class BayesianShapley(PlayerMethod):
         before = prior_values(self.prior, self.prior_options, request)
         priors = [None] * len(active.parts) if before is None else active.select(before.values)
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
-            evaluators = active.request.evaluators(internal_batch_size, progress)
+            evaluators = active.request.evaluators(internal_batch_size, progress, missing)
             estimates = [
                 _Estimate(evaluator, prior, trust(self.prior, evaluator.game), self._regressions, seed)
                 for evaluator, prior in zip(evaluators, priors, strict=True)
@@ -173,14 +179,20 @@ class _Estimate:
     regressions: Regressions
     seed: int
 
+    @property
+    def opening(self) -> bool:
+        """True if the design begins with single players and halves."""
+        return opens(self.evaluator.game.count, self.trust)
+
     def to(self, evaluations: int, tolerance: float | None) -> Refined:
         """Refine the posterior up to a number of evaluations, or a tolerance."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
             values = exact_values(self.evaluator)
-            every = torch.full((game.rows,), 2**game.count)
-            return Refined(values, torch.zeros_like(values), torch.zeros(game.rows, dtype=torch.bool), every)
-        pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed)
+            if bool(values.isfinite().all()):  # else some coalitions are missing, and may be
+                every = torch.full((game.rows,), 2**game.count)
+                return Refined(values, torch.zeros_like(values), torch.zeros(game.rows, dtype=torch.bool), every)
+        pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed, opening=self.opening)
         outputs = self.evaluator.total[0].numel()
         return Refined.cat([
             self._refined(pairs, torch.arange(game.rows)[part], tolerance)
@@ -197,8 +209,7 @@ class _Estimate:
             own = self.evaluator.rows_of(rows[left])
             values[:, done:number, left] = own.halves(pairs.members[done:number])
             done = number
-            regression = self.regressions.on(pairs.first(number), self.seed)
-            return self._posterior(regression, values[:, :number, left], rows[left])
+            return self._known(pairs.first(number), values[:, :number, left], rows[left])
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
@@ -206,6 +217,24 @@ class _Estimate:
         found = refined(numbers, tolerance, total, fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
         too_few = tolerance is not None and len(pairs) < first
         return replace(found, missed=torch.ones_like(found.missed)) if too_few else found
+
+    def _known(self, pairs: Pairs, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations (players, rows, *selected), by the pairs that have values."""
+        there = values.isfinite().transpose(0, 2).flatten(2).all(2)  # (rows, pairs)
+        if bool(there.all()):
+            return self._posterior(self.regressions.on(pairs, self.seed, opening=self.opening), values, rows)
+        mean, deviation = torch.empty(2, pairs.players, *values.shape[2:], dtype=values.dtype)
+        patterns, which = torch.unique(there, dim=0, return_inverse=True)
+        for i, pattern in enumerate(patterns):
+            if int(pattern.sum()) < FEWEST_PAIRS:
+                raise ValueError(
+                    f"{int((~pattern).sum())} of {len(pattern)} pairs of coalitions have no finite value, and the "
+                    f"others are too few to estimate from: at least {FEWEST_PAIRS} are needed"
+                )
+            own = (which == i).nonzero()[:, 0]
+            regression = regression_on(Pairs(pairs.members[pattern]), opening=self.opening)
+            mean[:, own], deviation[:, own] = self._posterior(regression, values[:, pattern][:, :, own], rows[own])
+        return mean, deviation
 
     def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         game, total = self.evaluator.game, self.evaluator.total[rows]

@@ -15,7 +15,7 @@ up to four players. So where nothing is known beforehand and there are few playe
 players (whose pairs are all but one), goes on with 2N pairs of which two of three are halves, and only then spreads
 evenly: the longer it is, the more nodes there are. Within a size, the next coalition is the one of several that is
 least like those before, which makes halves nearly orthogonal, as rows of a Hadamard matrix are. With a good prior, or
-with many players, single players say little that is not known, and an even spread is better.
+with many players, single players say little that is not known, and an even spread is better (see `priors.opens`).
 
 A longer design begins with the shorter one.
 """

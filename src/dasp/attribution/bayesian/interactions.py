@@ -48,7 +48,7 @@ class InteractionRegression:
     """The regression of half sums on a design, prepared for any values; with `ends`, also on that of nobody and
     everybody.
 
-    >>> pairs = Pairs.draw(players=6, number=12, seed=0, opening=True)
+    >>> pairs = Pairs.draw(players=6, number=31, seed=0, opening=True)  # all of them
     >>> x = torch.cat([pairs.members, torch.ones(1, 6)]).double()
     >>> product = x[:, 0] * x[:, 1]
     >>> other = (1 - x[:, 0]) * (1 - x[:, 1])
@@ -57,7 +57,7 @@ class InteractionRegression:
     1.0
     """
 
-    def __init__(self, pairs: Pairs, *, ends: bool = True) -> None:
+    def __init__(self, pairs: Pairs, *, ends: bool = True, shapes: list[tuple[float, float, float]] = _SHAPES) -> None:
         n = pairs.players
         everybody = torch.ones(int(ends), n, dtype=torch.bool)
         self.players, members = n, torch.cat([pairs.members, everybody])
@@ -71,7 +71,7 @@ class InteractionRegression:
         open_kernel = _OPEN * (1 + torch.outer(end, end))
         open_cross, open_variance = _OPEN * 2 / (n - 1) * end[:, None], _OPEN * (2 / (n - 1)) ** 2 * ends
         self._parts = []
-        for order, rough, two in _SHAPES:
+        for order, rough, two in shapes:
             smooth = _Smooth.of(overlap, sizes, inside, n, min(0.9, order / n))
             covariance = two * (overlap**2 - n) / (2 * couples) + (1 - rough) * smooth.kernel + open_kernel
             covariance.diagonal().add_(rough + _JITTER)

@@ -115,7 +115,8 @@ def posterior(
     mixture = _Mixture.of(mixtures)
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     away = None if mixture.distance is None else mixture.distance.times(size)
-    return Posterior(mean * size[:, None], mixture.variance.clamp(min=0).sqrt() * size[:, None], away)
+    variance = regression.shared_out(mixture.variance.clamp(min=0), mean)
+    return Posterior(mean * size[:, None], variance.sqrt() * size[:, None], away)
 
 
 @dataclass(frozen=True)

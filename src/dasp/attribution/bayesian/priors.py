@@ -10,6 +10,7 @@ from captum.attr import Attribution
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
+from dasp.attribution.bayesian.design import MOST_OPENED
 from dasp.attribution.bayesian.posterior import Trust
 from dasp.attribution.bayesian.regression import Covariance
 from dasp.attribution.captum_adapter import estimated
@@ -18,12 +19,14 @@ from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.games.game import Game
 from dasp.games.request import Request
 
-__all__ = ["Prior", "covariances", "prior_values", "trust"]
+__all__ = ["Prior", "covariances", "opens", "prior_values", "trust"]
 
 Prior: TypeAlias = Attribution | Tensor | tuple[Tensor, ...] | None
 
 
 _MOST_CORRELATED = 4096  # players
+_FEW_PLAYERS = 20
+_NOTHING = Trust(10, 2)
 _ENTRIES_OF_DASP = {True: Trust(0.06, 0.7), False: Trust(0.4, 0.6)}  # by whether correlations are kept
 _GROUPS_OF_DASP = {True: Trust(0.3, 1), False: Trust(1, 0.7)}
 
@@ -42,13 +45,20 @@ def trust(prior: Prior, game: Game | None = None) -> Trust:
     that of its quadrature only. Numbers of unknown origin are trusted like integrated gradients. Of a flat prior
     nothing is known: the signal is everything."""
     if prior is None:
-        return Trust(10, 2)
+        return _NOTHING
     coarse = game is not None and game.coarse
     if isinstance(prior, DASP) and prior.rank == "full":
         return Trust(0.1, 1, gap=4) if coarse else Trust(0.02, 0.8, gap=4)
     if isinstance(prior, (DASP, GradientDASP)):
         return (_GROUPS_OF_DASP if coarse else _ENTRIES_OF_DASP)[prior.rank != 0]
     return Trust(2.5, 0.7)
+
+
+def opens(players: int, believed: Trust) -> bool:
+    """True if the design begins with single players and halves, and the game is a process: with few players, if the
+    prior is hardly trusted, and with more, if there is none. (On a good prior, single players led away from it: with 64
+    evaluations of networks with 10 to 18 inputs, intervals on GradientDASP held 68 to 89 % instead of 92 to 95.)"""
+    return players <= (MOST_OPENED if believed == _NOTHING else _FEW_PLAYERS if believed.centre > 1 else 0)
 
 
 def covariances(prior: Tensor, game: Game) -> list[Covariance]:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi
+from threading import Lock
 
 import numpy as np
 import torch
@@ -39,7 +40,9 @@ from dasp.attribution.bayesian.design import MOST_CHOSEN, MOST_OPENED, Pairs
 from dasp.attribution.bayesian.interactions import InteractionRegression
 from dasp.attribution.bayesian.regression import PairSummary, Reduced, Regression, white_variance
 
-__all__ = ["Process"]
+__all__ = ["Process", "Regressions", "regression_on"]
+
+_Key = tuple[int, int, int, bool]  # players, pairs, seed and opening
 
 _SHAPES = [(order, white) for order in (0.7, 3.0) for white in (0.003, 0.05, 0.4)] + [(0.7, 1.0)]
 _PROFILED = 20  # players: with no more of them, orders three and five describe how contributions change with the size
@@ -48,11 +51,14 @@ _PROFILE_ODDS = 4.0  # by how much (in logarithms) a profile is thought less lik
 _MOST_RELEVANCE = 0.9  # λ of a single player
 _LEAST_RELEVANCE, _LARGEST_RELEVANCE = 0.05, 4.0  # in parts of the mean
 _EXPONENTS = (0.5, 1.0)  # of relevances
+_FEW_SHAPES = [(1.0, 0.2, 1.0), (1.0, 0.2, 10.0)]  # of interactions, which need not be known well for relevances
 _TRIED = 3  # shapes, the most probable ones, with relevances
-_RELEVANT = (2, 511)  # relevances are tried from so many pairs for each player on, up to so many pairs
+_RELEVANT = (4, 511)  # relevances are tried from so many pairs for each player on, up to so many pairs
 _WAVES, _PAIRS_FOR_A_WAVE = 3, 48
 _JUMP_FROM = 1.5  # pairs for each player
 _JITTER = 1e-10
+_WIDER = 1.15  # variances, for what none of the models knows; chosen on half of the public games
+_MOST_KEPT = 2**25  # numbers: 256 MB
 
 
 class Process(Regression):
@@ -75,8 +81,9 @@ class Process(Regression):
         self._shapes: list[tuple[float, float]] = []
         self._reduced: list[Reduced] = []
         self._odds: list[float] = []
+        parts = {order: _Smooth.of(pairs, (alike * (order / n)).clamp(max=_MOST_RELEVANCE)) for order, _ in shapes}
         for order, rough in shapes:
-            smooth = _Smooth.of(pairs, (alike * (order / n)).clamp(max=_MOST_RELEVANCE))
+            smooth = parts[order]
             covariance = (1 - rough) * smooth.kernel
             covariance.diagonal().add_(rough + _JITTER)
             root = torch.linalg.cholesky(covariance)
@@ -103,6 +110,12 @@ class Process(Regression):
         found = zip(self._reduced, self._odds, strict=True)
         return [reduced.summary(y).more_likely(odds) for reduced, odds in found]
 
+    def shared_out(self, variance: Tensor, mean: Tensor) -> Tensor:
+        """Return variances with more for players with larger values, who interact more, and less for the others."""
+        size = mean.square().mean(1, keepdim=True).sqrt()
+        share = 1 + mean.abs() / torch.where(size > 0, size, 1)
+        return variance * share * (_WIDER / share.mean(1, keepdim=True))
+
     @property
     def chooses(self) -> bool:
         """True if there are enough pairs for relevances, and not so many that it takes too long for every column."""
@@ -111,14 +124,15 @@ class Process(Regression):
 
     @cached_property
     def _interactions(self) -> InteractionRegression:
-        return InteractionRegression(self.pairs, ends=False)
+        return InteractionRegression(self.pairs, ends=False, shapes=_FEW_SHAPES)
 
     def own_summaries(self, y: Tensor, sums: Tensor, evidence: Tensor) -> list[PairSummary]:
         """Sum up a column with relevances, for the shapes that are the most probable with all players alike."""
-        found = self._interactions.posterior(sums[:, None])
-        squares = (found.mean.square() + found.deviation.square()).sum((0, 2))
-        if not float(squares.sum()) > 0:
+        sums = sums - sums.mean()
+        if not float(size := sums.abs().max()) > 0:
             return []
+        found = self._interactions.posterior(sums[:, None] / size)
+        squares = (found.mean.square() + found.deviation.square()).sum((0, 2))
         order = evidence.argsort(descending=True).tolist()
         shapes = list(dict.fromkeys(self._shapes[i] for i in order))[:_TRIED]
         odds = log(len(self._shapes) / (len(shapes) * len(_EXPONENTS)))  # all of them together are like all alike
@@ -129,6 +143,51 @@ class Process(Regression):
             own = Process(self.pairs, shapes, relevances / relevances.mean())
             result += [summary.more_likely(odds) for summary in own.summaries(y)]
         return result
+
+
+class Regressions:
+    """Regressions that are kept for further calls, as far as there is room; copies of it begin empty."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pairs: tuple[_Key, Pairs] | None = None
+        self._kept: dict[_Key, Regression] = {}
+
+    def __reduce__(self) -> tuple[type[Regressions], tuple[()]]:
+        return Regressions, ()
+
+    def pairs(self, players: int, number: int, seed: int, *, opening: bool) -> Pairs:
+        """Return the first pairs of the design for a seed."""
+        key, last = (players, number, seed, opening), self._pairs
+        if last is None or last[0] != key:
+            self._pairs = last = key, Pairs.draw(players, number, seed, opening=opening)
+        return last[1]
+
+    def on(self, pairs: Pairs, seed: int, *, opening: bool) -> Regression:
+        """Return the regression on pairs of the design for a seed, a kept one if there is one."""
+        key = (pairs.players, len(pairs), seed, opening)
+        regression = self._kept.get(key)
+        if regression is None:
+            regression = regression_on(pairs, opening=opening)
+            with self._lock:
+                self._keep(key, regression)
+        return regression
+
+    def _keep(self, key: _Key, regression: Regression) -> None:
+        """If there is no room, those of other games have to go, but not those of this one: stages of growing designs
+        come again in the same order, and the newest would always drive out the one that is needed next."""
+        room = _MOST_KEPT - regression.numbers
+        if sum(kept.numbers for kept in self._kept.values()) > room:
+            same = (key[0], *key[2:])
+            self._kept = {other: kept for other, kept in self._kept.items() if (other[0], *other[2:]) == same}
+        if sum(kept.numbers for kept in self._kept.values()) <= room:
+            self._kept = {**self._kept, key: regression}
+
+
+def regression_on(pairs: Pairs, *, opening: bool) -> Regression:
+    """Return the regression that suits a design: for one with an opening the process, if there are not too many
+    pairs."""
+    return Process(pairs) if opening and Process.suits(pairs) else Regression.on(pairs)
 
 
 def size_functions(pairs: Pairs) -> Tensor:
@@ -178,11 +237,9 @@ class _Smooth:
         plus, minus = torch.log1p(_NODES[:, None] * relevances), torch.log1p(-_NODES[:, None] * relevances)
         inside, outside = members.double(), (~members).double()
         there, turned = inside @ plus.T + outside @ minus.T, inside @ minus.T + outside @ plus.T  # (pairs, nodes)
-        cross = torch.zeros_like(sign)
-        for node, weight in enumerate(_WEIGHTS.tolist()):
-            own, other = torch.where(members, plus[node], minus[node]), torch.where(members, minus[node], plus[node])
-            cross += weight * ((there[:, node, None] - own).exp() + (turned[:, node, None] - other).exp() - 2)
-        cross *= sign * relevances
+        own, other = torch.where(members[:, None], plus, minus), torch.where(members[:, None], minus, plus)
+        products = (there[..., None] - own).exp() + (turned[..., None] - other).exp() - 2  # (pairs, nodes, players)
+        cross = torch.einsum("k,pki->pi", _WEIGHTS, products) * sign * relevances
         all_cross = relevances * _others(plus, minus, _WEIGHTS)
         cross = cross - mean * all_cross - (2 / n) * (to_all[:, None] - mean * of_all)
 

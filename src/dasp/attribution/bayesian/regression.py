@@ -37,7 +37,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import comb, pi
-from threading import Lock
 
 import torch
 from torch import Tensor
@@ -45,14 +44,12 @@ from torch import Tensor
 from dasp.attribution.bayesian.design import Pairs, log_counts
 
 __all__ = [
-    "Covariance", "Directions", "PairSummary", "Reduced", "ReducedDesign", "Regression", "Regressions",
-    "white_variance",
+    "Covariance", "Directions", "PairSummary", "Reduced", "ReducedDesign", "Regression", "white_variance",
 ]  # fmt: skip
 
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0)  # b: variance of interactions relative to the white part
 _FEW_STRENGTHS = (0.0, 3.0)  # where pairs are too few to tell more of them apart: coverage and errors are the same
 _SINGULAR = 1e-12
-_MOST_KEPT = 2**25  # numbers: 256 MB
 _MOST_CUBIC = 30  # players: C(30, 3) = 4,060 features
 _HARMONICS = 2
 _SLOPES = 0.2  # the variance of slopes relative to that of cubic terms: 0.1 to 0.5 in the networks it was measured on
@@ -186,6 +183,10 @@ class Regression(ABC):
     def numbers(self) -> int:
         """The number of numbers of eight bytes that it keeps."""
 
+    def shared_out(self, variance: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the variances (columns, players) as they are distributed over players with these values."""
+        return variance
+
     @property
     def chooses(self) -> bool:
         """True if there are interactions that a column may be likely to have by itself."""
@@ -257,44 +258,6 @@ def _white_variances(players: int) -> Tensor:
 def white_variance(players: int) -> float:
     """Return the variance of a Shapley value, if pairs have independent values of variance 1."""
     return float(_white_variances(players).sum())
-
-
-class Regressions:
-    """Regressions that are kept for further calls, as far as there is room; copies of it begin empty."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._pairs: tuple[tuple[int, int, int], Pairs] | None = None
-        self._kept: dict[tuple[int, int, int], Regression] = {}
-
-    def __reduce__(self) -> tuple[type[Regressions], tuple[()]]:
-        return Regressions, ()
-
-    def pairs(self, players: int, number: int, seed: int) -> Pairs:
-        """Return the first pairs of the design for a seed."""
-        key, last = (players, number, seed), self._pairs
-        if last is None or last[0] != key:
-            self._pairs = last = key, Pairs.draw(*key)
-        return last[1]
-
-    def on(self, pairs: Pairs, seed: int) -> Regression:
-        """Return the regression on pairs of the design for a seed, a kept one if there is one."""
-        key = (pairs.players, len(pairs), seed)
-        regression = self._kept.get(key)
-        if regression is None:
-            regression = Regression.on(pairs)
-            with self._lock:
-                self._keep(key, regression)
-        return regression
-
-    def _keep(self, key: tuple[int, int, int], regression: Regression) -> None:
-        """If there is no room, those of other games have to go, but not those of this one: stages of growing designs
-        come again in the same order, and the newest would always drive out the one that is needed next."""
-        room = _MOST_KEPT - regression.numbers
-        if sum(kept.numbers for kept in self._kept.values()) > room:
-            self._kept = {other: kept for other, kept in self._kept.items() if (other[0], other[2]) == (key[0], key[2])}
-        if sum(kept.numbers for kept in self._kept.values()) <= room:
-            self._kept = {**self._kept, key: regression}
 
 
 class _SomePairs(_Noisy):
