@@ -57,7 +57,9 @@ _RELEVANT = (4, 511)  # relevances are tried from so many pairs for each player 
 _WAVES, _PAIRS_FOR_A_WAVE = 3, 48
 _JUMP_FROM = 1.5  # pairs for each player
 _JITTER = 1e-10
-_WIDER = 1.15  # variances, for what none of the models knows; chosen on half of the public games
+# By how much variances are multiplied, for what none of the models knows: with many pairs, and where hardly more than
+# single players were seen. Chosen on half of the public games.
+_WIDER, _MUCH_WIDER = 1.15, 2.0
 _MOST_KEPT = 2**25  # numbers: 256 MB
 
 
@@ -114,7 +116,8 @@ class Process(Regression):
         """Return variances with more for players with larger values, who interact more, and less for the others."""
         size = mean.square().mean(1, keepdim=True).sqrt()
         share = 1 + mean.abs() / torch.where(size > 0, size, 1)
-        return variance * share * (_WIDER / share.mean(1, keepdim=True))
+        wider = _WIDER if len(self.pairs) >= _JUMP_FROM * self.pairs.players else _MUCH_WIDER
+        return variance * share * (wider / share.mean(1, keepdim=True))
 
     @property
     def chooses(self) -> bool:
