@@ -13,6 +13,7 @@ float64, as waterfalls place their labels 1e-8 apart.
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -144,6 +145,8 @@ class Attributions(_Reasons):
     evaluations: Tensor | None = None  # of the model, for each row, as `dasp.methods` counts them
     pieces: list[list[str]] | None = None  # the pieces of each text; None if the rows are no texts
     evaluated: list[EvaluatedRow | None] | None = field(default=None, repr=False)  # coalitions, for `interactions`
+    background_std: Any = None  # standard deviations of the values for the choice of the background's rows, if known
+    background_rows: int = 0  # how many there are
 
     def _repr_html_(self) -> str | None:
         if self.pieces is None:
@@ -157,11 +160,34 @@ class Attributions(_Reasons):
     def cat(parts: Sequence[Attributions]) -> Attributions:
         """Return the rows of all parts, one after the other."""
         columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Attributions)}
-        return Attributions(**{name: _joined(column) for name, column in columns.items()})
+        joined = {name: _joined(column) for name, column in columns.items()}
+        return Attributions(**{**joined, "background_rows": parts[0].background_rows})
+
+    def enough_background(self, tolerance: float = 0.05) -> int | None:
+        """Return how many background rows would do for the largest value of every row to depend on which of them there
+        are by no more than a fraction of it (as one standard deviation); None if that is not known, as with less than
+        four rows and on a prior.
+
+        >>> from dasp import Explainer
+        >>> rows = torch.arange(8.0)[:, None].expand(8, 3)
+        >>> found = Explainer(lambda x: x.sum(1), background=rows).attribute(torch.full((1, 3), 10.0))
+        >>> found.background_std, found.enough_background(0.1)
+        (tensor([[0.8660, 0.8660, 0.8660]]), 15)
+        """
+        if self.background_std is None or not isinstance(self.values, Tensor):
+            return None
+        values, std = (part.abs().reshape(len(self.gap), -1).amax(1) for part in (self.values, self.background_std))
+        share = torch.where(std > 0, std / (tolerance * values), 0)
+        return max(1, math.ceil(self.background_rows * float(share.square().max())))
 
     def warn(self, tolerance: float | None) -> None:
         """Say in the log what is to be doubted."""
         rows = len(self.gap)
+        if (enough := self.enough_background()) is not None and enough > self.background_rows:
+            log.warning(
+                "the largest value of some row depends on which %d background rows there are by more than ± 10 %%; "
+                "%s rows would do (background_std has the standard deviations)", self.background_rows, f"{enough:,}",
+            )  # fmt: skip
         methods = dict.fromkeys(choice.method for choice in self.choices)
         shown = ", ".join(METHODS[each].name if each in METHODS else each for each in methods)
         if self.missed is not None and self.missed.any():
@@ -182,7 +208,7 @@ def _joined(column: list[Any]) -> Any:
     if any(part is None for part in column):
         return None
     if isinstance(column[0], int):
-        return sum(column)
+        return sum(column)  # `background_rows` are set again by `cat`
     if isinstance(column[0], list) or not isinstance(tree_leaves(column[0])[0], Tensor):
         return sum(column, type(column[0])())
     return tree_map(lambda *pieces: torch.cat(pieces), *column)
@@ -226,11 +252,13 @@ def explanation_class() -> Any:
         __qualname__ = "Explanation"  # by which it is unpickled
         choices = ()
         evaluated = None
+        background_std = None
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
+            copied.background_std = self.background_std
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -239,7 +267,18 @@ def explanation_class() -> Any:
             if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
+            part.background_std = self._background_of(item, np.shape(part.values))
             return part
+
+        def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+            """The same of some values, if these are chosen by numbers."""
+            if self.background_std is None:
+                return None
+            try:
+                found = np.asarray(self.background_std)[item]
+            except (IndexError, TypeError):
+                return None
+            return found if found.shape == shape else None
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
             """The evaluations of some of the rows; none of what is not chosen by its rows alone."""
@@ -271,18 +310,19 @@ def shap_explanation(
 ) -> Any:
     """Return attributions to rows of `data` as a `shap.Explanation`."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
-    values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
+    parts = [_as_features(part, outputs, data) for part in (result.values, result.std, result.background_std)]
     if feature_mask is not None and is_image(data.shape):
-        values, std = (None if part is None else _spread(part, feature_mask, data) for part in (values, std))
+        parts = [None if part is None else _spread(part, feature_mask, data) for part in parts]
     elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
-        values, std = (None if part is None else groups.columns(part) for part in (values, std))
+        parts = [None if part is None else groups.columns(part) for part in parts]
         feature_names = groups.names(feature_names)
         data = groups.data(data)
-    assert values is not None
     if (axis := _channels(data.shape)) is not None:
-        data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
-        std = None if std is None else np.moveaxis(std, axis, 3)
+        data = np.moveaxis(data, axis, 3)
+        parts = [None if part is None else np.moveaxis(part, axis, 3) for part in parts]
+    values, std, background_std = parts
+    assert values is not None
     explanation = explanation_class()(
         values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
         error_std=std,
@@ -290,6 +330,7 @@ def shap_explanation(
         output_names=_checked(output_names, outputs, "output") if outputs else None,
     )  # fmt: skip
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
+    explanation.background_std = background_std
     return explanation
 
 
