@@ -60,7 +60,14 @@ class InteractionRegression:
     1.0
     """
 
-    def __init__(self, pairs: Pairs, *, ends: bool = True, shapes: list[tuple[float, float, float]] = _SHAPES) -> None:
+    def __init__(
+        self,
+        pairs: Pairs,
+        *,
+        ends: bool = True,
+        shapes: list[tuple[float, float, float]] = _SHAPES,
+        relevances: Tensor | None = None,
+    ) -> None:
         n = pairs.players
         everybody = torch.ones(int(ends), n, dtype=torch.bool)
         self.players, members = n, torch.cat([pairs.members, everybody])
@@ -69,6 +76,12 @@ class InteractionRegression:
         product = sign[:, self.first] * sign[:, self.second]
         inside = members[:, self.first].long() + members[:, self.second].long()
         overlap, couples = sign @ sign.T, n * (n - 1) / 2
+        two_kernel, two_cross = (overlap**2 - n) / (2 * couples), torch.full((len(self.first),), 4 / couples).double()
+        if relevances is not None:
+            own = relevances[self.first] * relevances[self.second]
+            scale = own.sum()
+            two_kernel = (((sign * relevances) @ sign.T) ** 2 - relevances.square().sum()) / (2 * scale)
+            two_cross = 4 * own / scale
         white = _weights(n)[inside, sizes[:, None]]
         end = (sizes == n).double()
         open_kernel = _OPEN * (1 + torch.outer(end, end))
@@ -76,10 +89,10 @@ class InteractionRegression:
         self._parts = []
         for order, rough, two in shapes:
             smooth = _Smooth.of(overlap, sizes, inside, n, min(0.9, order / n))
-            covariance = two * (overlap**2 - n) / (2 * couples) + (1 - rough) * smooth.kernel + open_kernel
+            covariance = two * two_kernel + (1 - rough) * smooth.kernel + open_kernel
             covariance.diagonal().add_(rough + _JITTER)
-            cross = product * (two * 4 / couples + (1 - rough) * smooth.cross) + 2 * rough * white + open_cross
-            variance = two * 16 / couples + (1 - rough) * smooth.variance + 2 * rough * _white_variance(n)
+            cross = product * (two * two_cross + (1 - rough) * smooth.cross) + 2 * rough * white + open_cross
+            variance = two * 4 * two_cross + (1 - rough) * smooth.variance + 2 * rough * _white_variance(n)
             root = torch.linalg.cholesky(covariance)
             solved = torch.linalg.solve_triangular(root, cross, upper=False)
             left = (variance + open_variance - solved.square().sum(0)).clamp(min=0)
