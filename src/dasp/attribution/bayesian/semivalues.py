@@ -23,7 +23,8 @@ number k of others in S:
 
 with products over j ≠ i. In both, a jump between nobody and everybody and all others is left open, whose part in R is
 p_{N−1} ± p_0, and in the even one the constant, which has none. λ, the variance of the lowest order and ω are averaged
-over by their evidence, with the scale of everything integrated out.
+over by their evidence, with the scale of everything integrated out. The covariance of what was seen is V + a E with the
+variance a of the lowest order, and is diagonal for every a in the eigenvectors of L⁻¹EL⁻ᵀ, V = LLᵀ.
 """
 
 from __future__ import annotations
@@ -40,16 +41,14 @@ from dasp.attribution.bayesian.interactions import mixed
 
 __all__ = ["SemivalueRegression", "banzhaf", "beta_shapley"]
 
-_ODD = [(order, rough, first) for order in (0.7, 3.0) for rough in (0.01, 0.2) for first in (1.0, 10.0, 100.0)] + [
-    (0.7, 1.0, first) for first in (0.1, 1.0, 10.0, 100.0)
-]  # θ = λN, ω and the variance of first orders, relative to that of all higher ones and the white part
-_EVEN = [(order, rough, two) for order in (1.0, 3.0) for rough in (0.02, 0.2) for two in (1.0, 10.0)] + [
-    (1.0, 1.0, two) for two in (0.1, 1.0, 10.0)
-]
+_SHAPES = [(order, rough) for order in (0.7, 3.0) for rough in (0.003, 0.05, 0.4)] + [(0.7, 1.0)]  # θ = λN and ω
+_OWN = torch.logspace(-2, 6, 17, dtype=torch.float64)  # the variance of the lowest order, relative to all others
+_CENTRE, _SPREAD = 10.0, 2.0  # where it is thought to be: Student's t with three degrees of freedom for its logarithm
 _MOST_RELEVANCE = 0.9  # λ
 _OPEN = 1e4  # the variance of what is left open, relative to that of all else
 _JITTER = 1e-9
 _ROUNDING = 1e-12
+_SINGULAR = 1e-12
 
 
 def banzhaf() -> tuple[Tensor, Tensor]:
@@ -104,10 +103,10 @@ class SemivalueRegression:
             raise ValueError(f"the weights of a semivalue sum to 1, not {float(weights.sum())}")
         everybody = torch.ones(1, pairs.players, dtype=torch.bool)
         members = torch.cat([pairs.members, everybody])
-        self._odd = _Half(members, nodes, weights, 1, _ODD)
+        self._odd = _Half(members, nodes, weights, 1)
         counts, mirrored = (_counted(nodes, weights, pairs.players), _counted(1 - nodes, weights, pairs.players))
         symmetric = float((counts - mirrored).abs().max()) < _ROUNDING
-        self._even = None if symmetric else _Half(members, nodes, weights, 2, _EVEN)
+        self._even = None if symmetric else _Half(members, nodes, weights, 2)
 
     @property
     def numbers(self) -> int:
@@ -131,65 +130,90 @@ class SemivalueRegression:
 class _Half:
     """The posterior of the part of a semivalue that has odd orders (`lowest` is 1) or even ones (2)."""
 
-    def __init__(
-        self, members: Tensor, nodes: Tensor, weights: Tensor, lowest: int, shapes: list[tuple[float, float, float]]
-    ) -> None:
+    def __init__(self, members: Tensor, nodes: Tensor, weights: Tensor, lowest: int) -> None:
         n, turn = members.shape[1], 3 - 2 * lowest  # what belongs to complements is added in odd parts
         sign, sizes = 2 * members.double() - 1, members.sum(1)
         overlap, others = sign @ sign.T, sizes[:, None] - members.long()
-        weight = _weights(nodes, weights, n)
-        counted = _counted(nodes, weights, n)
+        first, second = torch.triu_indices(n, n, 1)
+        products = sign if lowest == 1 else sign[:, first] * sign[:, second]
+        weight, counted = _weights(nodes, weights, n), _counted(nodes, weights, n)
         white, counted = weight + turn * weight.flip(0), counted + turn * counted.flip(0)
         jump = (sizes == n).double()
         open_kernel = _OPEN * (torch.outer(jump, jump) + (lowest - 1))
         self._freedom = len(members) - lowest  # the open ones are a jump, and in even parts the constant
         self._parts: list[_Part] = []
-        parts = {order: _Orders.of(overlap, nodes, weights, lowest, min(_MOST_RELEVANCE, order / n))
-                 for order, _, _ in shapes}  # fmt: skip
-        for order, rough, own in shapes:
-            low, smooth = parts[order]
-            covariance = own * low.kernel + (1 - rough) * smooth.kernel + open_kernel
+        orders = {order: _Orders.of(overlap, nodes, weights, lowest, min(_MOST_RELEVANCE, order / n))
+                  for order, _ in _SHAPES}  # fmt: skip
+        for order, rough in _SHAPES:
+            low, smooth = orders[order]
+            covariance = (1 - rough) * smooth.kernel + open_kernel
             covariance.diagonal().add_(rough + _JITTER)
-            cross = sign * (own * low.cross + (1 - rough) * smooth.cross + rough * white)[others]
-            cross += _OPEN * white[-1] * jump[:, None]
-            variance = own * low.variance + (1 - rough) * smooth.variance
-            variance += rough * float(white @ counted) + _OPEN * float(white[-1]) ** 2
-            self._parts.append(_Part.of(covariance, cross, variance))
+            cross = sign * ((1 - rough) * smooth.cross + rough * white)[others] + _OPEN * white[-1] * jump[:, None]
+            variance = (1 - rough) * smooth.variance + rough * float(white @ counted) + _OPEN * float(white[-1]) ** 2
+            lowest_cross, own = sign * low.cross[others], products / comb(n, lowest) ** 0.5
+            self._parts.append(_Part.of(covariance, own, cross, lowest_cross, (variance, low.variance)))
 
     @property
     def numbers(self) -> int:
-        return sum(part.root.numel() + part.solved.numel() for part in self._parts)
+        return sum(part.numbers for part in self._parts)
 
     def posterior(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations (columns, players), averaged over all shapes."""
         size = values.abs().amax(0)
         size = torch.where(size > 0, size, 1)
-        means, variances, evidence = [], [], []
-        for part in self._parts:
-            white = torch.linalg.solve_triangular(part.root, values / size, upper=False)
-            squares = white.square().sum(0).clamp(min=torch.finfo(white.dtype).tiny)
-            means.append((part.solved.T @ white).T)
-            variances.append(part.left * (squares / max(1, self._freedom - 2))[:, None])
-            evidence.append(-(part.log_determinant + self._freedom * squares.log()) / 2)
-        mean, variance = mixed(torch.stack(means), torch.stack(variances), torch.stack(evidence))
+        parts = [part.posterior(values / size, self._freedom) for part in self._parts]
+        mean, variance = mixed(*(torch.cat(x) for x in zip(*parts, strict=True)))
         return mean * size[:, None], variance.sqrt() * size[:, None]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One choice of the hyper-parameters."""
+    """One choice of θ and ω. Indices: pair, direction k, player i, column c, variance a of the lowest order."""
 
-    root: Tensor  # of the covariance of what was seen
-    solved: Tensor  # root⁻¹ times its covariance with R (pairs, players)
-    left: Tensor  # the variance of R, given what was seen (players,)
-    log_determinant: float
+    root: Tensor  # L (pairs, pairs)
+    vectors: Tensor  # of L⁻¹EL⁻ᵀ, in columns (pairs, k)
+    values: Tensor  # its eigenvalues (k,)
+    solved: Tensor  # L⁻¹ times the covariance with R of all but the lowest order (pairs, i)
+    along: Tensor  # the same along the vectors (k, i)
+    lowest: Tensor  # that of the lowest order, for a = 1 (k, i)
+    left: Tensor  # the variance of R, given what was seen, (a, i)
+    log_determinants: Tensor  # (a,)
 
     @staticmethod
-    def of(covariance: Tensor, cross: Tensor, variance: float) -> _Part:
+    def of(covariance: Tensor, own: Tensor, cross: Tensor, lowest: Tensor, variances: tuple[float, float]) -> _Part:
+        """From V, a root of E, and the covariances with R and variances of R of all else and of the lowest order."""
         root = torch.linalg.cholesky(covariance)
-        solved = torch.linalg.solve_triangular(root, cross, upper=False)
-        left = (variance - solved.square().sum(0)).clamp(min=0)
-        return _Part(root, solved, left, 2 * float(root.diagonal().log().sum()))
+        own, solved, lowest = (torch.linalg.solve_triangular(root, x, upper=False) for x in (own, cross, lowest))
+        if own.shape[1] >= len(own):
+            values, vectors = torch.linalg.eigh(own @ own.T)
+        else:
+            values, turned = torch.linalg.eigh(own.T @ own)
+            there = values > _SINGULAR * values[-1]
+            values, vectors = values[there], own @ (turned[:, there] / values[there].sqrt())
+        along, lowest = vectors.T @ solved, vectors.T @ lowest
+        shrink = 1 / (1 + _OWN[:, None] * values.clamp(min=0))
+        explained = (shrink[..., None] * (along + _OWN[:, None, None] * lowest) ** 2).sum(1)
+        explained += solved.square().sum(0) - along.square().sum(0)
+        left = (variances[0] + _OWN[:, None] * variances[1] - explained).clamp(min=0)
+        determinants = 2 * root.diagonal().log().sum() - shrink.log().sum(1)
+        return _Part(root, vectors, values.clamp(min=0), solved, along, lowest, left, determinants)
+
+    @property
+    def numbers(self) -> int:
+        return sum(x.numel() for x in vars(self).values())
+
+    def posterior(self, values: Tensor, freedom: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Means and variances (a, c, i), and the logarithms of their evidence (a, c)."""
+        white = torch.linalg.solve_triangular(self.root, values, upper=False)
+        seen = self.vectors.T @ white
+        rest = (white.square().sum(0) - seen.square().sum(0)).clamp(min=0)
+        shrunk = seen / (1 + _OWN[:, None, None] * self.values[:, None])  # akc
+        squares = (rest + (shrunk * seen).sum(1)).clamp(min=torch.finfo(white.dtype).tiny)
+        means = shrunk.mT @ (self.along + _OWN[:, None, None] * self.lowest)
+        means = means + (white.T @ self.solved - seen.T @ self.along)
+        variances = self.left[:, None] * (squares / max(1, freedom - 2))[..., None]
+        before = -2 * (((_OWN / _CENTRE).log() / _SPREAD) ** 2 / 3).log1p()
+        return means, variances, before[:, None] - (self.log_determinants[:, None] + freedom * squares.log()) / 2
 
 
 @dataclass(frozen=True)
