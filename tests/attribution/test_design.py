@@ -35,6 +35,7 @@ def test_longer_designs_begin_with_shorter_ones_and_repeat_nothing(players, seed
     assert len({*there, *others, 0, 2**players - 1}) == 2 * len(longest) + 2
     assert int(longest.sizes.min()) == 1
     assert 2 * int(longest.sizes.max()) <= players
+    assert bool(longest.members[2 * longest.sizes == players, -1].all())  # of two halves, always the same one
 
 
 @pytest.mark.parametrize("players", [3, 4, 9, 14, 33, MOST_OPENED])

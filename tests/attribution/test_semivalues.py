@@ -124,8 +124,9 @@ def covariance_of_games(players, order, rough, own):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("players", "number"), [(5, 5), (5, 11), (6, 18)])
-def test_posterior_is_gaussian_conditioning(players, number, kind, monkeypatch):
+@pytest.mark.parametrize(("players", "number", "together"), [(5, 5, 0.0), (5, 11, 0.0), (6, 18, 0.0), (5, 11, 0.6)])
+def test_posterior_is_gaussian_conditioning(players, number, kind, together, monkeypatch):
+    monkeypatch.setattr(semivalues, "_TOGETHER", together)
     monkeypatch.setattr(semivalues, "_SHAPES", [(0.7, 0.1), (3.0, 1.0)])
     monkeypatch.setattr(semivalues, "_OWN", torch.tensor([0.5, 3.0, 100.0], dtype=torch.float64))
     torch.manual_seed(number)
@@ -157,7 +158,8 @@ def test_posterior_is_gaussian_conditioning(players, number, kind, monkeypatch):
         assert float(even.abs().max()) < 1e-6
         assert float(even_variance.max()) < 1e-6
     torch.testing.assert_close(mean, odd + even, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(deviation, (odd_variance + even_variance).sqrt(), rtol=1e-4, atol=1e-4)
+    variance = odd_variance + even_variance + 2 * together * (odd_variance * even_variance).sqrt()
+    torch.testing.assert_close(deviation, variance.sqrt(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["banzhaf", "small coalitions"])
