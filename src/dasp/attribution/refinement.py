@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
+from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
-from dasp.games.request import yardstick
 
-__all__ = ["Refined", "check_replicates", "collected", "refined", "stages"]
+__all__ = ["Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
+
+_NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Refined:
     deviation: Tensor
     missed: Tensor  # True for rows that did not reach the tolerance
     evaluations: Tensor  # of the model for each row, beside each baseline
+    evaluated: Evaluated | None = None  # the coalitions and their worth, if they are kept
+    background: Tensor | None = None  # standard deviations of the mean for the choice of the baselines, if it is known
 
     @staticmethod
     def cat(parts: list[Refined]) -> Refined:
@@ -32,6 +36,8 @@ class Refined:
             torch.cat([part.deviation for part in parts], 1),
             torch.cat([part.missed for part in parts]),
             torch.cat([part.evaluations for part in parts]),
+            parts[0].evaluated if len(parts) == 1 else None,  # as these are too many to be kept
+            parts[0].background if len(parts) == 1 else None,
         )
 
 
@@ -51,7 +57,7 @@ def stages(first: int, last: int, growth: float, tolerance: float | None) -> lis
 def refined(
     numbers: list[int],
     tolerance: float | None,
-    total: Tensor,
+    rows: int,
     estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]],
     cost: Callable[[Tensor], Tensor],
     *,
@@ -59,18 +65,18 @@ def refined(
 ) -> Refined:
     """Return means and standard deviations, which rows missed the tolerance, and what they cost.
 
-    `estimate` gives the first two for a number of samples and those rows that are left, `cost` the evaluations that
-    numbers of samples take. Rows leave when their largest standard
-    deviation was within the tolerance twice in a row, as once may be luck, or once within a part of it, `clearly`.
+    `estimate` gives the first two for a number of samples and those of the `rows` that are left, `cost` the evaluations
+    that numbers of samples take. Rows leave when their largest standard deviation was within the tolerance, as a part
+    of their largest value, twice in a row, as once may be luck, or once within a part of it, `clearly`.
     """
-    left = torch.arange(len(total))
-    before = torch.zeros(len(total), dtype=torch.bool)
-    samples = torch.full((len(total),), numbers[0])
+    left = torch.arange(rows)
+    before = torch.zeros(rows, dtype=torch.bool)
+    samples = torch.full((rows,), numbers[0])
     mean, deviation = estimate(numbers[0], left)
     for number in [*numbers[1:], None]:
         if tolerance is None:
             break
-        scale = tolerance * yardstick(total[left], mean[:, left])
+        scale = tolerance * _largest(mean[:, left])
         largest = deviation[:, left].amax(0)
         within, done = ((largest <= part * scale).view(len(left), -1).all(1) for part in (1, clearly))
         still = ~(within & (before[left] | done))
@@ -86,6 +92,20 @@ def refined(
     return Refined(mean, deviation, missed, cost(samples))
 
 
+def _largest(values: Tensor) -> Tensor:
+    """The largest value (players, rows, *outputs) of each row and output, but at least 1 % of the row's: nobody minds
+    an output that says nearly nothing."""
+    largest = values.abs().amax(0)
+    of_row = largest.reshape(len(largest), -1).amax(1).view(-1, *[1] * (largest.dim() - 1))
+    return torch.maximum(largest, _NEGLIGIBLE * of_row)
+
+
+def background_deviation(by_group: Tensor) -> Tensor:
+    """Return the standard deviation of the mean of values by groups of baselines (groups, …): other baselines of the
+    same kind would give other values, and groups of them show by how much."""
+    return by_group.var(0).div(len(by_group)).sqrt()
+
+
 def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     """Return the values of each game, for all players, in the dtype and on the device of the inputs."""
     found = list(parts)
@@ -95,6 +115,10 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     return Estimate(
         values, std, active.by_row([part.missed for part in found], False),
         active.by_row([part.evaluations * baselines for part in found], 2 * baselines),
+        active.evaluated([part.evaluated for part in found]),
+        background_std=None if any(part.background is None for part in found) or not found else active.restored(
+            [part.background for part in found if part.background is not None], deviations=True
+        ),
     )  # fmt: skip
 
 

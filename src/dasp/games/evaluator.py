@@ -15,10 +15,39 @@ from dasp.games.game import Game
 if TYPE_CHECKING:  # a request makes evaluators
     from dasp.games.request import Selection
 
-__all__ = ["Evaluator", "Missing"]
+__all__ = ["MOST_KEPT", "Evaluated", "EvaluatedRow", "Evaluator", "Missing"]
 
 Missing = Literal["raise", "drop"]
 """The answer to coalitions without a finite value: an error, or to do without them."""
+
+
+_FEWEST_BASELINES = 4  # for their differences to say anything
+MOST_KEPT = 2**24  # numbers that are kept of evaluations: 128 MB
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The worth of the pairs of coalitions {S, Sᶜ} that were evaluated for the rows of a game, from which more can be
+    learned than what they were evaluated for."""
+
+    members: Tensor  # S of every pair, (pairs, players)
+    halves: Tensor  # (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2, (2, pairs, rows, *selected)
+    ends: Tensor  # the same of everybody and nobody, (2, rows, *selected)
+    numbers: Tensor  # how many of the pairs were evaluated for each row, (rows,)
+    players: Tensor  # the numbers of the players among all; the others are idle
+    everybody: int  # the number of all players
+
+    def of_rows(self) -> list[EvaluatedRow]:
+        """Return what there is of each row."""
+        return [EvaluatedRow(self, row) for row in range(len(self.numbers))]
+
+
+@dataclass(frozen=True)
+class EvaluatedRow:
+    """The evaluations of one row among those of its game."""
+
+    game: Evaluated
+    row: int
 
 
 @dataclass(frozen=True)
@@ -36,6 +65,7 @@ class Evaluator:
     rows: Tensor  # the numbers of the rows, as the user counts them
     players: Tensor  # the numbers of the players, as the user counts them
     everybody: int  # the number of players, with those that are idle
+    empties: Tensor  # v(∅) for each group of baselines, (groups, rows, *selected)
     missing: Missing = "raise"
 
     @property
@@ -48,7 +78,8 @@ class Evaluator:
         own = part.to(self.game.device) if isinstance(part, Tensor) else part
         return replace(
             self, game=self.game.rows_of(own), select=self.select.rows(part), empty=self.empty[part],
-            full=self.full[part], rows=self.rows[part.cpu() if isinstance(part, Tensor) else part],
+            full=self.full[part], empties=self.empties[:, part],
+            rows=self.rows[part.cpu() if isinstance(part, Tensor) else part],
         )  # fmt: skip
 
     def slices(self) -> list[tuple[slice, Evaluator]]:
@@ -66,6 +97,25 @@ class Evaluator:
             for start in range(0, len(coalitions), chunk):
                 result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
         return self.finite(result, coalitions)
+
+    @property
+    def sees_background(self) -> bool:
+        """True if there are enough baselines to see how much depends on which of them there are."""
+        return len(self.game.baselines) >= _FEWEST_BASELINES and self.missing == "raise"
+
+    def worth_by_group(self, coalitions: Tensor) -> Tensor:
+        """Return v(S) for every row and group of baselines, (groups, m, rows, *selected); see `worth`."""
+        result = torch.empty(len(self.empties), len(coalitions), *self.select.chosen.shape, dtype=torch.float64)
+        for part, rows in self.slices():
+            chunk = max(1, self.at_once // rows.game.rows)
+            for start in range(0, len(coalitions), chunk):
+                result[:, start : start + chunk, part] = rows._worth_by_group(coalitions[start : start + chunk])
+        self.finite(self.over_groups(result), coalitions)
+        return result
+
+    def over_groups(self, by_group: Tensor) -> Tensor:
+        """Return the mean over all baselines of what is by groups of them."""
+        return torch.tensordot(torch.tensor(self.game.group_shares, dtype=by_group.dtype), by_group, dims=1)
 
     def finite(self, worth: Tensor, coalitions: Any) -> Tensor:
         """Return the worth (m, rows, *selected) of coalitions if all of it is finite; else raise an error that names
@@ -86,10 +136,20 @@ class Evaluator:
             float(value),
         )  # fmt: skip
 
+    def evaluated(self, members: Tensor, halves: Tensor, numbers: Tensor) -> Evaluated:
+        """Return what was evaluated, of a design and of a number of its pairs for each row."""
+        ends = torch.stack([self.full - self.empty, self.full + self.empty]) / 2
+        return Evaluated(members, halves, ends, numbers, self.players, self.everybody)
+
     def halves(self, members: Tensor) -> Tensor:
         """Return (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""
         there, others = self.worth(members), self.worth(~members)
         return torch.stack([there - others, there + others]) / 2
+
+    def halves_by_group(self, members: Tensor) -> Tensor:
+        """Return the same for each group of baselines, (groups, 2, pairs, rows, *selected)."""
+        there, others = self.worth_by_group(members), self.worth_by_group(~members)
+        return torch.stack([there - others, there + others], 1) / 2
 
     @torch.no_grad()
     def _worth(self, members: Tensor) -> Tensor:
@@ -97,3 +157,10 @@ class Evaluator:
         outputs = self.select(self.game.evaluate(self.function, every_row, self.at_once)).cpu().double()
         self.progress.update(len(members) * self.game.rows)
         return outputs
+
+    @torch.no_grad()
+    def _worth_by_group(self, members: Tensor) -> Tensor:
+        every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)
+        groups = self.game.evaluate_groups(self.function, every_row, self.at_once)
+        self.progress.update(len(members) * self.game.rows)
+        return torch.stack([self.select(group).cpu().double() for group in groups])
