@@ -11,7 +11,7 @@ import torch
 
 from dasp.attribution.bayesian import semivalues
 from dasp.attribution.bayesian.design import Pairs, pair_count
-from dasp.attribution.bayesian.interactions import mixed
+from dasp.attribution.bayesian.interaction_regression import mixed
 from dasp.attribution.bayesian.semivalues import SemivalueRegression, banzhaf, beta_shapley
 
 KINDS = {

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.bayesian.design import Pairs
-from dasp.attribution.bayesian.interactions import mixed
+from dasp.attribution.bayesian.interaction_regression import mixed
 
 __all__ = ["SemivalueRegression", "banzhaf", "beta_shapley"]
 

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from dasp.attribution.bayesian import interactions
+from dasp.attribution.bayesian import interaction_regression
 from dasp.attribution.bayesian.design import Pairs
-from dasp.attribution.bayesian.interactions import InteractionRegression, mixed
+from dasp.attribution.bayesian.interaction_regression import InteractionRegression, mixed
 
 
 def opened(players, number=10**6, seed=0):
@@ -54,11 +54,20 @@ def test_all_pairs_give_the_exact_interactions(players):
     assert torch.equal(found.deviation, found.deviation.mT)
 
 
+@pytest.mark.parametrize("players", [2, 3, 4, 7])
+def test_the_definition_by_half_sums(players):
+    torch.manual_seed(players)
+    games = torch.randn(2**players, 2).double()
+    found = interaction_regression._exact(opened(players), half_sums(opened(players), games))
+    torch.testing.assert_close(found.mean, torch.einsum("ijs,sc->cij", functional(players), games))
+    assert float(found.deviation.max()) == 0
+
+
 def covariance_of_games(players, order, rough, two, *, ends):
     """Of the half sums of all coalitions: a sum over all A, white values and what is left open."""
     sign, strength = signs(players), order / players
     scale = sum(math.comb(players, k) * strength**k for k in range(4, players + 1, 2))
-    result = torch.full((2**players, 2**players), interactions._OPEN, dtype=torch.float64)
+    result = torch.full((2**players, 2**players), interaction_regression._OPEN, dtype=torch.float64)
     for size in range(2, players + 1, 2):
         variance = two / math.comb(players, 2) if size == 2 else (1 - rough) * strength**size / scale
         for chosen in itertools.combinations(range(players), size):
@@ -68,8 +77,8 @@ def covariance_of_games(players, order, rough, two, *, ends):
     jump = same[0] + same[-1]
     return (
         result
-        + (rough + interactions._JITTER) * (same + same.flip(0))
-        + (interactions._OPEN * ends * torch.outer(jump, jump))
+        + (rough + interaction_regression._JITTER) * (same + same.flip(0))
+        + (interaction_regression._OPEN * ends * torch.outer(jump, jump))
     )
 
 
