@@ -1,7 +1,12 @@
 """BayesianShapley without a prior against shapiq's approximators, on 93 public games that were not made here.
 
     DASP_DATA=folder python benchmarks/public_games.py [--peer PYTHON | --no-peers] [--half tune|report|all] [--seeds 4]
-                                                       [--save FILE] [--before FILE]
+                                                       [--save FILE] [--before FILE] [--publish]
+
+The tables of docs/benchmarks.md are made anew by these two commands:
+
+    DASP_DATA=folder python benchmarks/public_games.py --peer PYTHON --publish
+    python benchmarks/page_tables.py
 
 The games are precomputed ones of shapiq in twelve families: image classifiers by superpixels and patches, sentiment by
 words, tabular models, data valuation, sums of unanimity games. All 2^N values of each are known, so every error is
@@ -18,11 +23,14 @@ compared in the same way, on one game of each of ten families.
 
 --peer names a Python that has shapiq 1.8 (`shapiq_peer.py` says how to make one); what it found is kept in
 results/cache and computed once. --save writes our figures to a file, and --before compares with those of a file.
+--publish compares with benchmarks/results/public-games-before.json, the figures of the estimator before it had the
+process, and writes what the page shows to benchmarks/results/public-games*.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -31,6 +39,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +58,8 @@ PATCHES, PATCHES_BUDGETS, PUBLISHED = "vit-9", (16, 32, 64), (8.0, 2.3, 0.48)  #
 PAIR_GAMES, PAIR_BUDGETS = 10, (64, 128, 256, 512)
 HALVES = {"tune": slice(0, None, 2), "report": slice(1, None, 2), "all": slice(None)}
 STORE = Store(Path("results") / "cache")
+PUBLISHED_IN = Path(__file__).parent / "results"
+BEFORE = PUBLISHED_IN / "public-games-before.json"
 
 Options = dict[str, Any]
 Rival = tuple[str, Options]  # an approximator of shapiq
@@ -410,6 +421,42 @@ def save(file: Path, own: Cells, half: str, seeds: int) -> None:
     file.write_text(json.dumps(content, indent=1))
 
 
+def publish(folder: Path, own: Cells, before: Cells, rivals: dict[str, Cells], on_patches: dict[str, Cells]) -> None:
+    """Write what docs/benchmarks.md shows: every cell, every method by budget, and the nine patches."""
+    cells = []
+    for (family, budget), figures in own.items():
+        if budget in BUDGETS:
+            error, peer = best(rivals, (family, budget))
+            errors_of_all = figures["error"], before[family, budget]["error"], error
+            held = figures["coverage"], figures["coverage of the largest"]
+            cells.append([family, budget, *(f"{x:.6g}" for x in errors_of_all), peer, *(f"{x:.4f}" for x in held)])
+    head = ["family", "evaluations", "error", "before", "best peer's", "best peer", "coverage", "of the two largest"]
+    _write(folder / "public-games.csv", [head, *cells])
+    methods = {"BayesianShapley": own, "BayesianShapley before": before} | rivals
+    rows = [["method", "evaluations", "geometric mean of the errors", "milliseconds"]]
+    for name, figures_of in methods.items():
+        for budget in BUDGETS:
+            some = [figures for (_, other), figures in figures_of.items() if other == budget]
+            mean, time_ = geometric_mean(x["error"] for x in some), np.mean([x["milliseconds"] for x in some])
+            rows.append([name, str(budget), f"{mean:.3g}", f"{time_:.1f}"])
+    _write(folder / "public-games-methods.csv", rows)
+    patches = {name: [1e3 * cells[PATCHES, b]["mse"] for b in PATCHES_BUDGETS] for name, cells in
+               (methods | on_patches).items()} | {"ShaplEIG, as published": list(PUBLISHED)}  # fmt: skip
+    head = ["method", *(f"{budget} evaluations" for budget in PATCHES_BUDGETS)]
+    _write(folder / "public-games-patches.csv", [head, *([name, *(f"{x:.3g}" for x in row)] for name, row in
+           sorted(patches.items(), key=lambda item: item[1][-1]))])  # fmt: skip
+
+
+def _write(file: Path, rows: list[list[Any]]) -> None:
+    about = {
+        "by": "benchmarks/public_games.py --publish", "version": dasp.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }  # fmt: skip
+    with file.open("w", newline="") as stream:
+        stream.writelines(f"# {name}: {text}\n" for name, text in about.items())
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--peer", default=sys.executable, help="a Python that has shapiq 1.8 and what it needs")
@@ -418,7 +465,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--save", type=Path, help="a file to write our figures to")
     parser.add_argument("--before", type=Path, help="a file with our figures of an earlier version")
+    parser.add_argument("--publish", action="store_true", help="write the data of docs/benchmarks.md")
     chosen = parser.parse_args()
+    if chosen.publish:
+        if chosen.no_peers or chosen.half != "report":
+            parser.error("what is published is of --half report, with peers")
+        chosen.before = chosen.before or BEFORE
     torch.set_num_threads(1)
     before = saved(chosen.before, chosen.half, chosen.seeds) if chosen.before else {}
     families = Games.all()
@@ -439,6 +491,8 @@ def main() -> None:
     show_coverage(BUDGETS, own, "coverage", "all values", (0.9, 0.98))
     show_coverage(BUDGETS, own, "coverage of the largest", "the two largest values of a game", (0.9, 1))
     show_patches(methods | on_patches)
+    if chosen.publish:
+        publish(PUBLISHED_IN, own, before, rivals, on_patches)
     interactions(families, chosen.half, chosen.seeds, peers)
 
 
