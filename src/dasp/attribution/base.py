@@ -24,6 +24,7 @@ from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Request, Selection
 from dasp.models.calling import Output, checked_model, forward_of
@@ -47,6 +48,7 @@ class Estimate:
     std: list[Tensor] | None = None  # their standard deviations, where the method knows them
     missed: Tensor | None = None  # True for rows that did not reach the tolerance, (rows,); None if there is none
     evaluations: Tensor | None = None  # of the model for each row, as a `Profile` counts them; None if not known
+    evaluated: list[EvaluatedRow | None] | None = None  # the coalitions of each row and their worth, if they are kept
     gaps: Tensor | None = None  # Σ values − (f(x) − f(baseline)), if the method knows them already
 
     def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
-from dasp.games.evaluator import Evaluator
+from dasp.games.evaluator import MOST_KEPT, Evaluated, Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.models.calling import Output
@@ -86,33 +86,52 @@ class ExactShapley(PlayerMethod):
         evaluations = sum(game.rows * (2**game.count - 2) for game in active.request.games)
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
-            values = active.restored([exact_values(evaluator) for evaluator in evaluators])
+            found = [exact_values(evaluator) for evaluator in evaluators]
+        values = active.restored([part for part, _ in found])
         taken = [torch.full((game.rows,), self.profile().cost(game)) for game in active.request.games]
         evaluations = active.by_row(taken, 2 * len(request.empties))
-        return Estimate(values, [torch.zeros_like(v) for v in values], evaluations=evaluations)
+        std = [torch.zeros_like(v) for v in values]
+        return Estimate(values, std, evaluations=evaluations, evaluated=active.evaluated([kept for _, kept in found]))
 
 
-def exact_values(evaluator: Evaluator) -> Tensor:
-    """Return the Shapley values of one game, (players, rows, *selected)."""
-    game = evaluator.game
-    result = torch.empty(game.count, *evaluator.full.shape, dtype=torch.float64)
+def exact_values(evaluator: Evaluator) -> tuple[Tensor, Evaluated | None]:
+    """Return the Shapley values of one game, (players, rows, *selected), and what was evaluated, if it is not much."""
+    game, n = evaluator.game, evaluator.game.count
+    result = torch.empty(n, *evaluator.full.shape, dtype=torch.float64)
+    keeps = evaluator.full.numel() * 2**n <= MOST_KEPT
+    worth = torch.empty(2**n if keeps else 0, *evaluator.full.shape, dtype=torch.float64)
     for part, rows in evaluator.slices():
-        result[:, part] = _values(rows)
-    return result.to(game.dtype).to(game.device)
+        result[:, part] = _values(rows, worth[:, part])
+    values = result.to(game.dtype).to(game.device)
+    if not keeps:
+        return values, None
+    number = torch.arange(2 ** (n - 1), 2**n - 1)  # those with the last player; their complements are without
+    there, others = worth[number], worth[2**n - 1 - number]
+    every = torch.full((game.rows,), len(number))
+    halves = torch.stack([there - others, there + others]) / 2
+    return values, evaluator.evaluated(_members(number, n), halves, every)
 
 
-def _values(evaluator: Evaluator) -> Tensor:
+def _members(number: Tensor, players: int) -> Tensor:
+    """The members of the coalitions with these numbers, bit by bit."""
+    return (number[:, None] >> torch.arange(players) & 1).bool()
+
+
+def _values(evaluator: Evaluator, kept: Tensor) -> Tensor:
+    """The values, from coalitions whose worth is also put into its place in what is `kept`, if that has any."""
     n = evaluator.game.count
     weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64)
-    bits = torch.arange(n)
     # The worths of everybody and of nobody are known, and enter every value with 1/N.
     total = (evaluator.total / n).expand(n, *evaluator.full.shape).clone()
     chunk = max(1, evaluator.at_once // evaluator.game.rows)
     for start in range(1, 2**n - 1, chunk):
         number = torch.arange(start, min(start + chunk, 2**n - 1))
-        members = (number[:, None] >> bits & 1).bool()
+        members = _members(number, n)
         size = members.sum(1, keepdim=True)
         # (s−1)!(N−s)!/N! = 1/(N·C(N−1, s−1)) for members, −1/(N·C(N−1, s)) for the others
         weight = torch.where(members, weights[(size - 1).clamp(min=0)], -weights[size.clamp(max=n - 1)])
-        total += torch.tensordot(weight.T, evaluator.worth(members), dims=1)
+        worth = evaluator.worth(members)
+        if len(kept):
+            kept[number] = worth
+        total += torch.tensordot(weight.T, worth, dims=1)
     return total

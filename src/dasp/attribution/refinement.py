@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate
+from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
 from dasp.games.request import yardstick
 
@@ -23,6 +24,7 @@ class Refined:
     deviation: Tensor
     missed: Tensor  # True for rows that did not reach the tolerance
     evaluations: Tensor  # of the model for each row, beside each baseline
+    evaluated: Evaluated | None = None  # the coalitions and their worth, if they are kept
 
     @staticmethod
     def cat(parts: list[Refined]) -> Refined:
@@ -32,6 +34,7 @@ class Refined:
             torch.cat([part.deviation for part in parts], 1),
             torch.cat([part.missed for part in parts]),
             torch.cat([part.evaluations for part in parts]),
+            parts[0].evaluated if len(parts) == 1 else None,  # as these are too many to be kept
         )
 
 
@@ -95,6 +98,7 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     return Estimate(
         values, std, active.by_row([part.missed for part in found], False),
         active.by_row([part.evaluations * baselines for part in found], 2 * baselines),
+        active.evaluated([part.evaluated for part in found]),
     )  # fmt: skip
 
 

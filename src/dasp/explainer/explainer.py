@@ -281,6 +281,7 @@ class Explainer:
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
             select.chosen, (choice,) * game.rows, estimate.missed,
             unbalanced_rows(values[0], gap) if entry.propagates else 0, estimate.evaluations,
+            evaluated=estimate.evaluated,
         )  # fmt: skip
 
     def _output(self, target: Any) -> Any:

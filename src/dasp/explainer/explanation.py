@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,18 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dasp.attribution.bayesian.interaction_regression import interactions_of
 from dasp.display import channel_axis
 from dasp.errors import BadInput
+from dasp.games.evaluator import EvaluatedRow
 from dasp.methods import METHODS
 
 if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "explanation_class", "is_image", "shap_explanation", "shap_explanation_of_game",
-    "shap_explanation_of_texts", "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "Interactions", "explanation_class", "is_image", "shap_explanation",
+    "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -42,10 +44,56 @@ LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have
 _MOST_MEMBERS = 3  # of a group that are named
 
 
+@dataclass(frozen=True)
+class Interactions:
+    """Pairwise Shapley interactions: how much more two players add together than each by itself.
+
+    `values` and `error_std` are (rows, players, players), or (rows, players, players, outputs) for all outputs; those
+    of one row, `interactions[0]`, have no dimension for rows. They are symmetric, and their diagonals are 0.
+    """
+
+    values: np.ndarray
+    error_std: np.ndarray
+    feature_names: list[str] | None = None
+    output_names: list[str] | None = None
+
+    def __getitem__(self, row: Any) -> Interactions:
+        return replace(self, values=self.values[row], error_std=self.error_std[row])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
 class _Reasons:
-    """The methods of the rows of an explanation, and why they were taken."""
+    """The methods of the rows of an explanation, why they were taken, and what more their evaluations tell."""
 
     choices: tuple[Choice, ...]  # one for each row
+    evaluated: list[EvaluatedRow | None] | None  # one for each row
+    values: Any
+
+    def interactions(self) -> Interactions:
+        """Return the pairwise Shapley interactions of the rows with their standard deviations, from the coalitions that
+        were evaluated for their values: nothing is evaluated again. Where all coalitions were, they are exact.
+
+        >>> from dasp import Explainer
+        >>> found = Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]]))
+        >>> found.interactions()[0].values
+        array([[0., 6.],
+               [6., 0.]])
+        """
+        if self.evaluated is None or all(row is None for row in self.evaluated):
+            raise BadInput(
+                f"interactions need evaluations of coalitions, and none were kept of {self.method}: explain the rows "
+                "by 'exact' or 'bayesian', and if they are many, fewer of them at a time"
+            )
+        mean, deviation = (_outputs_last(part).numpy() for part in interactions_of(self.evaluated))
+        names, outputs = getattr(self, "feature_names", None), getattr(self, "output_names", None)
+        fits = names is not None and len(names) == mean.shape[1] and all(isinstance(name, str) for name in names)
+        result = Interactions(
+            mean, deviation, list(names) if fits else None,  # type: ignore[arg-type]
+            list(outputs) if mean.ndim > 3 and outputs is not None else None,
+        )  # fmt: skip
+        return result[0] if len(mean) == 1 and len(self.values) != 1 else result  # of one row without its dimension
 
     @property
     def method(self) -> str:
@@ -95,6 +143,7 @@ class Attributions(_Reasons):
     unbalanced: int = 0  # rows whose values miss prediction − base by much, as moments are a poor approximation there
     evaluations: Tensor | None = None  # of the model, for each row, as `dasp.methods` counts them
     pieces: list[list[str]] | None = None  # the pieces of each text; None if the rows are no texts
+    evaluated: list[EvaluatedRow | None] | None = field(default=None, repr=False)  # coalitions, for `interactions`
 
     def _repr_html_(self) -> str | None:
         if self.pieces is None:
@@ -176,11 +225,12 @@ def explanation_class() -> Any:
 
         __qualname__ = "Explanation"  # by which it is unpickled
         choices = ()
+        evaluated = None
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
-            copied.choices = self.choices
+            copied.choices, copied.evaluated = self.choices, self.evaluated
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -188,7 +238,17 @@ def explanation_class() -> Any:
             rows = item[0] if isinstance(item, tuple) else item
             if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
+            part.evaluated = self._evaluated_of(item)
             return part
+
+        def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
+            """The evaluations of some of the rows; none of what is not chosen by its rows alone."""
+            if self.evaluated is None or len(self.evaluated) != len(self) or isinstance(item, (tuple, str)):
+                return None
+            try:
+                return [self.evaluated[i] for i in np.atleast_1d(np.arange(len(self.evaluated))[item])]
+            except (IndexError, TypeError):
+                return None
 
         def _repr_html_(self) -> str | None:
             return _picture(self)
@@ -229,7 +289,7 @@ def shap_explanation(
         feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
         output_names=_checked(output_names, outputs, "output") if outputs else None,
     )  # fmt: skip
-    explanation.choices = result.choices
+    explanation.choices, explanation.evaluated = result.choices, result.evaluated
     return explanation
 
 
@@ -264,8 +324,13 @@ def shap_explanation_of_game(
         feature_names=_checked(names or [f"Player {player}" for player in range(players)], players, "feature"),
         output_names=_checked(output_names, outputs, "output") if outputs else None,
     )
-    explanation.choices = result.choices
+    explanation.choices, explanation.evaluated = result.choices, result.evaluated
     return explanation
+
+
+def _outputs_last(part: Tensor) -> Tensor:
+    """Return interactions (rows, *outputs, players, players) as (rows, players, players, outputs)."""
+    return part.flatten(1, -3).movedim(1, -1) if part.dim() > 3 else part
 
 
 def _by_piece(part: Tensor) -> np.ndarray:

@@ -134,7 +134,7 @@ def _explained(game: MaskFunction, choice: Choice, budget: Budget) -> Attributio
     return Attributions(
         request.answer(estimate.values), std, request.full, request.empty, request.gaps(estimate.values),
         request.selections[0].chosen, (choice,), None if budget.tolerance is None else estimate.missed,
-        evaluations=estimate.evaluations,
+        evaluations=estimate.evaluations, evaluated=estimate.evaluated,
     )  # fmt: skip
 
 

@@ -15,10 +15,38 @@ from dasp.games.game import Game
 if TYPE_CHECKING:  # a request makes evaluators
     from dasp.games.request import Selection
 
-__all__ = ["Evaluator", "Missing"]
+__all__ = ["MOST_KEPT", "Evaluated", "EvaluatedRow", "Evaluator", "Missing"]
 
 Missing = Literal["raise", "drop"]
 """The answer to coalitions without a finite value: an error, or to do without them."""
+
+
+MOST_KEPT = 2**24  # numbers that are kept of evaluations: 128 MB
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The worth of the pairs of coalitions {S, Sᶜ} that were evaluated for the rows of a game, from which more can be
+    learned than what they were evaluated for."""
+
+    members: Tensor  # S of every pair, (pairs, players)
+    halves: Tensor  # (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2, (2, pairs, rows, *selected)
+    ends: Tensor  # the same of everybody and nobody, (2, rows, *selected)
+    numbers: Tensor  # how many of the pairs were evaluated for each row, (rows,)
+    players: Tensor  # the numbers of the players among all; the others are idle
+    everybody: int  # the number of all players
+
+    def of_rows(self) -> list[EvaluatedRow]:
+        """Return what there is of each row."""
+        return [EvaluatedRow(self, row) for row in range(len(self.numbers))]
+
+
+@dataclass(frozen=True)
+class EvaluatedRow:
+    """The evaluations of one row among those of its game."""
+
+    game: Evaluated
+    row: int
 
 
 @dataclass(frozen=True)
@@ -85,6 +113,11 @@ class Evaluator:
             self.rows[place].tolist(), int(by_row.any(1).sum()), len(worth), present.tolist(), self.everybody,
             float(value),
         )  # fmt: skip
+
+    def evaluated(self, members: Tensor, halves: Tensor, numbers: Tensor) -> Evaluated:
+        """Return what was evaluated, of a design and of a number of its pairs for each row."""
+        ends = torch.stack([self.full - self.empty, self.full + self.empty]) / 2
+        return Evaluated(members, halves, ends, numbers, self.players, self.everybody)
 
     def halves(self, members: Tensor) -> Tensor:
         """Return (v(S) − v(Sᶜ))/2 and (v(S) + v(Sᶜ))/2 of pairs of coalitions, (2, pairs, rows, *selected)."""

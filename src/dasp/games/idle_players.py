@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dasp.games.evaluator import Evaluated, EvaluatedRow
 from dasp.games.game import Game
 from dasp.games.request import Origin, Request
 
@@ -86,6 +87,16 @@ class Active:
             if not deviations:
                 owned += torch.where(busy, (spread.sum(0) - owned.sum(0)) / busy.sum(0).clamp(min=1), 0)
             result[part.game][:, part.rows] = owned.to(result[part.game])
+        return result
+
+    def evaluated(self, found: list[Evaluated | None]) -> list[EvaluatedRow | None]:
+        """Return what was evaluated of every row; None where nothing was, or nothing was kept."""
+        result: list[EvaluatedRow | None] = [None] * len(self.whole.full)
+        starts = [rows.start for rows, _, _ in self.whole.parts()]
+        for part, own in zip(self.parts, found, strict=True):
+            places = (part.rows.cpu() + starts[part.game]).tolist()
+            for place, row in zip(places, [] if own is None else own.of_rows(), strict=own is not None):
+                result[place] = row
         return result
 
     def by_row(self, found: list[Tensor], otherwise: float) -> Tensor:

@@ -25,7 +25,7 @@ from dasp.attribution.bayesian.process import Regressions, regression_on
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
 from dasp.attribution.refinement import Refined, collected, refined, stages
-from dasp.games.evaluator import Evaluator, Missing
+from dasp.games.evaluator import MOST_KEPT, Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
@@ -188,10 +188,10 @@ class _Estimate:
         """Refine the posterior up to a number of evaluations, or a tolerance."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
-            values = exact_values(self.evaluator)
+            values, evaluated = exact_values(self.evaluator)
             if bool(values.isfinite().all()):  # else some coalitions are missing, and may be
-                every = torch.full((game.rows,), 2**game.count)
-                return Refined(values, torch.zeros_like(values), torch.zeros(game.rows, dtype=torch.bool), every)
+                every, none = torch.full((game.rows,), 2**game.count), torch.zeros(game.rows, dtype=torch.bool)
+                return Refined(values, torch.zeros_like(values), none, every, evaluated)
         pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed, opening=self.opening)
         outputs = self.evaluator.total[0].numel()
         return Refined.cat([
@@ -213,10 +213,20 @@ class _Estimate:
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
-        numbers = stages(first, len(pairs), _GROWTH, tolerance)
-        found = refined(numbers, tolerance, total, fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
-        too_few = tolerance is not None and len(pairs) < first
-        return replace(found, missed=torch.ones_like(found.missed)) if too_few else found
+        found = refined(
+            stages(first, len(pairs), _GROWTH, tolerance),
+            tolerance,
+            total,
+            fitted,
+            lambda done: 2 + 2 * done,
+            clearly=_CLEARLY,
+        )
+        if tolerance is not None and len(pairs) < first:
+            found = replace(found, missed=torch.ones_like(found.missed))
+        numbers = (found.evaluations - 2) // 2
+        if len(rows) < self.evaluator.game.rows or values.numel() > 2 * MOST_KEPT:
+            return found
+        return replace(found, evaluated=self.evaluator.evaluated(pairs.members, values, numbers))
 
     def _known(self, pairs: Pairs, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations (players, rows, *selected), by the pairs that have values."""

@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.bayesian.design import MOST_CHOSEN, MOST_OPENED, Pairs
-from dasp.attribution.bayesian.interactions import InteractionRegression
+from dasp.attribution.bayesian.interaction_regression import InteractionRegression
 from dasp.attribution.bayesian.regression import PairSummary, Reduced, Regression, white_variance
 
 __all__ = ["Process", "Regressions", "regression_on"]

@@ -17,6 +17,8 @@ half sum of nobody and everybody and all others, are left open. λ, ρ and ω ar
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -24,9 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dasp.attribution.bayesian.design import Pairs
+from dasp.attribution.bayesian.design import MOST_CHOSEN, Pairs, pair_count
+from dasp.games.evaluator import Evaluated, EvaluatedRow
 
-__all__ = ["InteractionRegression", "Interactions", "mixed"]
+__all__ = ["InteractionPosterior", "InteractionRegression", "interactions_of", "mixed"]
 
 _SHAPES = [(order, rough, two) for order in (1.0, 3.0) for rough in (0.02, 0.2) for two in (1.0, 10.0)] + [
     (1.0, 1.0, two) for two in (0.1, 1.0, 10.0)
@@ -36,7 +39,7 @@ _JITTER = 1e-9
 
 
 @dataclass(frozen=True)
-class Interactions:
+class InteractionPosterior:
     """Interactions of all pairs of players with their standard deviations, (columns, players, players); the diagonals
     are 0."""
 
@@ -88,7 +91,7 @@ class InteractionRegression:
         """The number of numbers of eight bytes that it keeps."""
         return sum(root.numel() + solved.numel() for root, solved, _, _ in self._parts)
 
-    def posterior(self, sums: Tensor) -> Interactions:
+    def posterior(self, sums: Tensor) -> InteractionPosterior:
         """Return the posterior of the interactions, given half sums (pairs, columns): those of the design, and with
         `ends` one more, (v(P) + v(∅))/2."""
         size = (sums - sums.mean(0)).abs().amax(0)
@@ -103,12 +106,68 @@ class InteractionRegression:
             variances.append(left * (squares / max(1, freedom - 2))[:, None])
             evidence.append(-(log_determinant + freedom * squares.log()) / 2)
         mean, variance = mixed(torch.stack(means), torch.stack(variances), torch.stack(evidence))
-        return Interactions(self._square(mean * size[:, None]), self._square(variance.sqrt() * size[:, None]))
+        return InteractionPosterior(self._square(mean * size[:, None]), self._square(variance.sqrt() * size[:, None]))
 
     def _square(self, values: Tensor) -> Tensor:
         result = torch.zeros(len(values), self.players, self.players, dtype=values.dtype)
         result[:, self.first, self.second] = result[:, self.second, self.first] = values
         return result
+
+
+def interactions_of(rows: Sequence[EvaluatedRow | None]) -> tuple[Tensor, Tensor]:
+    """Return the interactions of all pairs of players of each row and their standard deviations, (rows, *selected,
+    players, players), from what was evaluated. Idle players have none, and rows of which nothing was evaluated, as they
+    have no two busy players, are all 0."""
+    known = next((row.game for row in rows if row is not None), None)
+    if known is None:
+        raise ValueError("nothing was evaluated of these rows")
+    selected = known.ends.shape[2:]
+    result = torch.zeros(2, len(rows), *selected, known.everybody, known.everybody, dtype=torch.float64)
+    alike: dict[tuple[int, int, bytes], list[int]] = defaultdict(list)  # rows of one game with the same pairs
+    for place, row in enumerate(rows):
+        if row is not None:
+            there = _there(row)
+            alike[id(row.game), len(there), there.numpy().tobytes()].append(place)
+    for places in alike.values():
+        first = rows[places[0]]
+        assert first is not None
+        own = torch.tensor([row.row for row in (rows[place] for place in places) if row is not None])
+        found = _posterior(first.game, _there(first), own)
+        one, other = torch.meshgrid(first.game.players, first.game.players, indexing="ij")
+        for part, values in zip(result, (found.mean, found.deviation), strict=True):
+            spread = torch.zeros(*values.shape[:1], known.everybody, known.everybody, dtype=values.dtype)
+            spread[:, one, other] = values
+            part[places] = spread.unflatten(0, (len(places), *selected))
+    return result[0], result[1]
+
+
+def _there(row: EvaluatedRow) -> Tensor:
+    """The places of the pairs that a row has finite values of."""
+    halves = row.game.halves[:, : int(row.game.numbers[row.row]), row.row]
+    return halves.transpose(0, 1).flatten(1).isfinite().all(1).nonzero()[:, 0]
+
+
+def _posterior(game: Evaluated, there: Tensor, rows: Tensor) -> InteractionPosterior:
+    """The posterior of some rows of a game by their pairs; exact if these are all there are."""
+    pairs = Pairs(game.members[there])
+    sums = torch.cat([game.halves[1][there][:, rows], game.ends[1][None, rows]]).flatten(1)
+    if len(pairs) == pair_count(pairs.players):
+        return _exact(pairs, sums)
+    if len(pairs) > MOST_CHOSEN:  # more take long, and tell little more than the first of them
+        pairs, sums = Pairs(pairs.members[:MOST_CHOSEN]), torch.cat([sums[:MOST_CHOSEN], sums[-1:]])
+    return InteractionRegression(pairs).posterior(sums)
+
+
+def _exact(pairs: Pairs, sums: Tensor) -> InteractionPosterior:
+    """The definition: Σ_S w_ij(S) v(S), and both of a pair have the same weight."""
+    n = pairs.players
+    members = torch.cat([pairs.members, torch.ones(1, n, dtype=torch.bool)])
+    first, second = torch.triu_indices(n, n, 1)
+    inside = members[:, first].long() + members[:, second].long()
+    values = 2 * sums.T @ _weights(n)[inside, members.sum(1)[:, None]]
+    mean = torch.zeros(len(values), n, n, dtype=values.dtype)
+    mean[:, first, second] = mean[:, second, first] = values
+    return InteractionPosterior(mean, torch.zeros_like(mean))
 
 
 def mixed(means: Tensor, variances: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
