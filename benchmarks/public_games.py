@@ -49,7 +49,7 @@ import torch
 from torch import Tensor
 
 import dasp
-from dasp import BayesianShapley
+from dasp import BayesianShapley, Explainer
 from reproduction.store import Store, checksum
 from shapiq_peer import Peer
 
@@ -184,9 +184,12 @@ def _subsets(table: Tensor) -> tuple[Tensor, Tensor]:
 
 def ours(games: Games, budget: int, seed: int, size: int = 1) -> tuple[Tensor, Tensor]:
     """Values and standard deviations of players, (games, players), or of pairs."""
-    if size == 2:
-        raise NotImplementedError(f"dasp {dasp.__version__} has no interactions of games with error bars")
     x = torch.ones(1, games.players, dtype=torch.float64)
+    if size == 2:
+        explainer = Explainer(games.worth, method="bayesian", max_evaluations=budget, seed=seed)
+        found = explainer.attribute(x).interactions()[0]
+        first, second = np.triu_indices(games.players, 1)
+        return tuple(torch.tensor(part[first, second].T) for part in (found.values, found.error_std))  # type: ignore[return-value]
     values, std = BayesianShapley(games.worth).attribute(
         x, torch.zeros_like(x), max_evaluations=budget, seed=seed, return_std=True
     )

@@ -127,7 +127,7 @@ def test_rows_stop_at_the_tolerance():
         return model(x)
 
     values, std = GradientShapley(counted).attribute(x, n_pairs=4000, tolerance=0.2, return_std=True)
-    wanted = 0.2 * torch.maximum((model(x) - model(0 * x))[:, 0].abs(), 0.01 * values.abs().sum(1))
+    wanted = 0.2 * values.abs().amax(1)
     assert bool((std.amax(1) <= wanted).all())
     assert evaluated < 4 * 2 * 4000
 

@@ -99,8 +99,8 @@ class GradientShapley(PlayerMethod):
                 `BayesianShapley.attribute`.
             n_pairs: how many pairs of points to take at most, the same for every row; each costs two forward and
                 backward passes. A background has as many for each of its rows, which have coalitions of their own.
-            tolerance: stop with a row when its largest standard deviation is below this fraction of
-                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
+            tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
+                attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are).
             seed: for the coalitions, which are the same for every row.
             internal_batch_size, show_progress: the largest number of rows to evaluate at once; show a progress bar.
             return_std: also return standard deviations: of sampling, the trapezoid's bias as far as it shows, and what
@@ -164,7 +164,7 @@ def _sampled(evaluator: Evaluator, pairs: int, tolerance: float | None, seed: in
         resting = _averaged([sample.resting.mean(left) for sample in beside], shares)
         return _adding_up(*_combined(*moving, *resting), evaluator.total[left])
 
-    return refined(numbers, tolerance, evaluator.total, estimate, lambda blocks: each * blocks)
+    return refined(numbers, tolerance, game.rows, estimate, lambda blocks: each * blocks)
 
 
 def _averaged(means: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:

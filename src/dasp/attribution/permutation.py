@@ -76,8 +76,8 @@ class PermutationShapley(PlayerMethod):
             inputs, baselines, target, additional_forward_args, feature_mask: as in `BayesianShapley.attribute`.
             n_permutations: how many permutations to draw at most, the same for every row; each costs N − 1 evaluations,
                 twice that if antithetic.
-            tolerance: stop with a row when its largest standard error is below this fraction of
-                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more).
+            tolerance: stop with a row when its largest standard error is below this fraction of its largest
+                attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are).
             seed: for the permutations.
             internal_batch_size: the largest number of rows to evaluate at once.
             show_progress: show a progress bar.
@@ -136,7 +136,7 @@ class PermutationShapley(PlayerMethod):
         profile, game = self.profile(antithetic=self.antithetic), evaluator.game
         fixed, each = profile.fixed(game), profile.each(game)
         numbers = stages(_FIRST, most, 2, tolerance)
-        return refined(numbers, tolerance, evaluator.total, estimate, lambda done: fixed + each * done)
+        return refined(numbers, tolerance, evaluator.game.rows, estimate, lambda done: fixed + each * done)
 
     def _walks(self, evaluator: Evaluator, orders: list[Tensor]) -> list[Tensor]:
         """Return what every player adds in each of the permutations, (players, rows, *selected)."""

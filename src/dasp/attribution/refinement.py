@@ -11,9 +11,10 @@ from torch import Tensor
 from dasp.attribution.base import Estimate
 from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
-from dasp.games.request import yardstick
 
 __all__ = ["Refined", "check_replicates", "collected", "refined", "stages"]
+
+_NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def stages(first: int, last: int, growth: float, tolerance: float | None) -> lis
 def refined(
     numbers: list[int],
     tolerance: float | None,
-    total: Tensor,
+    rows: int,
     estimate: Callable[[int, Tensor], tuple[Tensor, Tensor]],
     cost: Callable[[Tensor], Tensor],
     *,
@@ -62,18 +63,18 @@ def refined(
 ) -> Refined:
     """Return means and standard deviations, which rows missed the tolerance, and what they cost.
 
-    `estimate` gives the first two for a number of samples and those rows that are left, `cost` the evaluations that
-    numbers of samples take. Rows leave when their largest standard
-    deviation was within the tolerance twice in a row, as once may be luck, or once within a part of it, `clearly`.
+    `estimate` gives the first two for a number of samples and those of the `rows` that are left, `cost` the evaluations
+    that numbers of samples take. Rows leave when their largest standard deviation was within the tolerance, as a part
+    of their largest value, twice in a row, as once may be luck, or once within a part of it, `clearly`.
     """
-    left = torch.arange(len(total))
-    before = torch.zeros(len(total), dtype=torch.bool)
-    samples = torch.full((len(total),), numbers[0])
+    left = torch.arange(rows)
+    before = torch.zeros(rows, dtype=torch.bool)
+    samples = torch.full((rows,), numbers[0])
     mean, deviation = estimate(numbers[0], left)
     for number in [*numbers[1:], None]:
         if tolerance is None:
             break
-        scale = tolerance * yardstick(total[left], mean[:, left])
+        scale = tolerance * _largest(mean[:, left])
         largest = deviation[:, left].amax(0)
         within, done = ((largest <= part * scale).view(len(left), -1).all(1) for part in (1, clearly))
         still = ~(within & (before[left] | done))
@@ -87,6 +88,14 @@ def refined(
     if tolerance is not None:
         missed[left] = ~before[left]
     return Refined(mean, deviation, missed, cost(samples))
+
+
+def _largest(values: Tensor) -> Tensor:
+    """The largest value (players, rows, *outputs) of each row and output, but at least 1 % of the row's: nobody minds
+    an output that says nearly nothing."""
+    largest = values.abs().amax(0)
+    of_row = largest.reshape(len(largest), -1).amax(1).view(-1, *[1] * (largest.dim() - 1))
+    return torch.maximum(largest, _NEGLIGIBLE * of_row)
 
 
 def collected(active: Active, parts: Iterable[Refined]) -> Estimate:

@@ -73,8 +73,9 @@ class Explainer:
             row's largest, or None for all.
         output: the result of the model to explain, if it returns several: a name or an index.
         output_names: names of all outputs.
-        tolerance: refine a row until its largest standard deviation is below this fraction of |prediction − base|
-            (where the method is "gradient": until the completeness gap is). Automatically 0.01, less for many players.
+        tolerance: refine a row until its largest standard deviation is below this fraction of its largest value (where
+            the method is "gradient": until the completeness gap is below this fraction of |prediction − base|).
+            Automatically 0.05: the largest value of a row is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate for a row. Automatically 2,048.
         max_seconds: instead, the seconds that a row may take; for "auto" only, which times the model.
         error_bars: insist on standard deviations: refuse a named method that knows none.

@@ -62,8 +62,8 @@ def explain_game(
         output_names: names of the outputs, if there are several.
         method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
             more than `max_evaluations`, else `BayesianShapley`.
-        tolerance: stop when the largest standard deviation is below this fraction of |v(all) − v(none)|. Automatically
-            0.01, less for more than 20 players.
+        tolerance: stop when the largest standard deviation is below this fraction of the largest value. Automatically
+            0.05: the largest value is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate, those of all players and of none included. Of
             these, answers that are kept cost nothing. Automatically 2,048.
         max_seconds: instead, the seconds that it may take, by the time of the coalitions of all players and of none.

@@ -104,7 +104,7 @@ class Options:
         "Method", "Method to use: auto, exact_shapley, dasp, gradient_dasp, bayesian_shapley, permutation_shapley, …",
         explainer=True)] = "auto"
     tolerance: Annotated[float | None, Option(
-        "Method", "Error to reach, as a fraction of prediction − base value.", explainer=True)] = None
+        "Method", "Error to reach, as a fraction of the largest value of a row.", explainer=True)] = None
     max_evaluations: Annotated[int | None, Option(
         "Method", "Largest number of evaluations of the model for a row.", explainer=True, least=1)] = None
     max_seconds: Annotated[float | None, Option(

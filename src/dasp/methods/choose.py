@@ -10,7 +10,9 @@ Three answers compete (`benchmarks/selection.py` measures them on trained networ
   it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does
   without.
 
-Evaluations give every answer its error bar: at least 64, and more until the tolerance or the `Budget` is reached.
+Evaluations give every answer its error bar: at least 64, and more until the tolerance or the `Budget` is reached. Good
+enough, unless the user says otherwise, is that a row's largest value is known to ± 10 %: 1.96 standard deviations, of
+whichever player has the largest, are no more than that.
 """
 
 from __future__ import annotations
@@ -37,11 +39,10 @@ __all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose", 
 
 log = logging.getLogger("dasp")
 
-TOLERANCE = 0.01  # the largest standard deviation, relative to prediction − base, that is good enough unless said
+TOLERANCE = 0.05  # the largest standard deviation, relative to a row's largest value, that is good enough unless said
 FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
 _USUAL = 256  # evaluations: about what an estimate for few players takes
 _WORTH = {True: 8, False: 32}  # evaluations for each player: what a prior may cost, by whether players are coarse
-_OF_A_VALUE = 0.2  # without a prior, tolerances are for values that are a part of many
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
 _MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
@@ -245,9 +246,8 @@ def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice
     quick = quick and everything <= (budget.max_seconds or everything)
     if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
         return exact
-    tolerance = TOLERANCE if pays else min(TOLERANCE, _OF_A_VALUE / players)
     at_once = max(_MOMENT, _STAGES * measured.fit)
-    settled = budget.settled(most, None if most * measured.evaluation < at_once else tolerance)
+    settled = budget.settled(most, None if most * measured.evaluation < at_once else TOLERANCE)
     if measured.prior is None:
         reason = f"moments cannot be propagated through the model: {measured.obstacle}"
         return Choice(_WITHOUT_PRIOR, reason, settled, obstacle=players > _MANY)
@@ -282,7 +282,7 @@ def choose_evaluations(
         reason = f"{players} players have more than {most:,} coalitions"
         if coalitions <= most:
             reason = "coalitions without a value are left out"
-        choice = Choice(_WITHOUT_PRIOR, reason, budget.settled(most, min(TOLERANCE, _OF_A_VALUE / players)))
+        choice = Choice(_WITHOUT_PRIOR, reason, budget.settled(most, TOLERANCE))
     log.info("%s: %s", METHODS[choice.method].name, choice.reason)
     return choice
 

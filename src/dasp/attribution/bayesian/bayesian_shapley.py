@@ -116,9 +116,9 @@ class BayesianShapley(PlayerMethod):
                 to see that the model is a function of each row by itself. From 2,050 on, with up to 64 players, each
                 output of a row gets a regression of its own, with the interactions that it is likely to have (0.4 to 2
                 seconds): on most networks a sixth to a third less error.
-            tolerance: stop with a row when its largest standard deviation is below this fraction of
-                |f(input) − f(baseline)| (or of 1 % of Σ|attributions|, if that is more). It counts from 64 evaluations
-                on, without a prior from 2N: before, nothing is known of some players.
+            tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
+                attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are). It counts from
+                64 evaluations on, without a prior from 2N: before, nothing is known of some players.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
@@ -213,20 +213,13 @@ class _Estimate:
 
         # Without a prior, fewer pairs than players say nothing of some of them.
         first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
-        found = refined(
-            stages(first, len(pairs), _GROWTH, tolerance),
-            tolerance,
-            total,
-            fitted,
-            lambda done: 2 + 2 * done,
-            clearly=_CLEARLY,
-        )
+        numbers = stages(first, len(pairs), _GROWTH, tolerance)
+        found = refined(numbers, tolerance, len(rows), fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
         if tolerance is not None and len(pairs) < first:
             found = replace(found, missed=torch.ones_like(found.missed))
-        numbers = (found.evaluations - 2) // 2
         if len(rows) < self.evaluator.game.rows or values.numel() > 2 * MOST_KEPT:
             return found
-        return replace(found, evaluated=self.evaluator.evaluated(pairs.members, values, numbers))
+        return replace(found, evaluated=self.evaluator.evaluated(pairs.members, values, (found.evaluations - 2) // 2))
 
     def _known(self, pairs: Pairs, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations (players, rows, *selected), by the pairs that have values."""

@@ -44,6 +44,7 @@ FEWEST_PAIRS = 4  # for a variance to be estimated
 _SIGNAL = torch.logspace(-5, 9, 57, dtype=torch.float64)  # a·tr(AT Aᵀ)/m: signal to noise
 _NEGLIGIBLE = 1e-4  # posterior probability
 _IMPOSSIBLE = -20.0  # the log of such a probability
+_COSTLY = 2**31  # operations: of several outputs of many players, only the most probable strength is tried
 _NUMBERS_AT_ONCE = 2**22
 _HALVINGS = 60  # of an interval, for a quantile
 
@@ -104,7 +105,10 @@ def posterior(
     given = _Given(total, prior, trust, distance)
     mixtures = [_mixture(summary, given, None) for summary in shared]
     # Strengths of interactions that have no chance with players all alike are not tried with the others.
-    likely = torch.stack([mixture.evidence for mixture in mixtures]).softmax(0) > _NEGLIGIBLE
+    probabilities = torch.stack([mixture.evidence for mixture in mixtures]).softmax(0)
+    likely = probabilities > _NEGLIGIBLE
+    if len(total) * min(pairs.players, len(pairs)) ** 3 > _COSTLY:  # each of them takes so many operations
+        likely &= probabilities == probabilities.amax(0)
     for covariance in covariances:
         for summary, columns in zip(shared, likely, strict=True):
             part = _mixture(summary.of(columns), given.of(columns), covariance.of(columns))

@@ -55,8 +55,8 @@ class TextExplainer:
         output: what of the model's output is explained: the name of a part, or a function of the output that gives a
             tensor (texts, outputs). By default the `logits`.
         output_names: names of all outputs; by default those of `model.config.id2label`.
-        tolerance: stop with a text when its largest standard deviation is below this fraction of |prediction − base|.
-            Automatically 0.01, less for more than 20 players.
+        tolerance: stop with a text when its largest standard deviation is below this fraction of its largest value.
+            Automatically 0.05: the largest value is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate for a text. Automatically 2,048.
         max_seconds: instead, the seconds that a text may take; for "auto" only, which times the model.
         error_bars: insist on standard deviations: refuse a budget that is too small for them.
