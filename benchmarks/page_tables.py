@@ -278,8 +278,10 @@ def _by_family(head: str, cell: Callable[[_Played], str]) -> str:
     found = {(one.family, one.evaluations): cell(one) for one in _played()}
     budgets = sorted({budget for _, budget in found})
     rows = [[head, *(f"{budget:,}" for budget in budgets)]]
-    for family in dict.fromkeys(family for family, _ in found):
-        rows.append([_PLAYED.get(family, family), *(found.get((family, budget), "–") for budget in budgets)])
+    rows += [
+        [_PLAYED.get(family, family), *(found.get((family, budget), "–") for budget in budgets)]
+        for family in dict.fromkeys(family for family, _ in found)
+    ]
     return f"{markdown(rows)}\n\n{_source(read(DATA / 'public-games.csv')[0])}"
 
 

@@ -252,7 +252,9 @@ def sizes() -> Figure:
         taken = torch.cat([pairs, PLAYERS - pairs, torch.tensor([0, PLAYERS])])
         counts = torch.bincount(taken, minlength=PLAYERS + 1)
         place = bins + (0.5 if opening else -0.5) * width
-        right.bar(place.tolist(), counts.tolist(), width, color=colour, edgecolor=DARK, lw=0.6, hatch=hatch, label=label)
+        right.bar(
+            place.tolist(), counts.tolist(), width, color=colour, edgecolor=DARK, lw=0.6, hatch=hatch, label=label
+        )
     right.set_xticks([0, 1, 4, 8, 12, 15, 16])
     right.set_xlabel("players in the coalition", fontsize=SMALL)
     right.set_title(f"{SAMPLED} coalitions of {PLAYERS} players", fontsize=TEXT)

@@ -48,7 +48,7 @@ def test_the_drawn_extension_is_right_at_its_ends(drawings):
 
 
 def test_contributions_make_the_shapley_values(drawings):
-    """Their mean over sizes is the value, by the definition for all orders of the players: here the area, by quadrature."""
+    """Their mean over sizes is the area below the curve, and all of them add up."""
     with torch.random.fork_rng(devices=[]):
         added = drawings["contributions"]()
     q = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
