@@ -189,7 +189,10 @@ def ours(games: Games, budget: int, seed: int, size: int = 1) -> tuple[Tensor, T
         explainer = Explainer(games.worth, method="bayesian", max_evaluations=budget, seed=seed)
         found = explainer.attribute(x).interactions()[0]
         first, second = np.triu_indices(games.players, 1)
-        return tuple(torch.tensor(part[first, second].T) for part in (found.values, found.error_std))  # type: ignore[return-value]
+        values, std = (
+            torch.tensor(part[first, second].reshape(len(first), -1).T) for part in (found.values, found.error_std)
+        )
+        return values, std
     values, std = BayesianShapley(games.worth).attribute(
         x, torch.zeros_like(x), max_evaluations=budget, seed=seed, return_std=True
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ __all__ = ["FEWEST", "BayesianShapley"]
 
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
+_FOR_A_PLAYER = 1.5  # pairs, of a design that begins with single players
 _CLEARLY = 0.5  # of the tolerance: standard deviations are hardly wrong by more than this
 _MOST_CHOSEN = 16  # outputs: for each of them, interactions are chosen and fitted
 _NUMBERS_AT_ONCE = 2**24
@@ -118,7 +120,7 @@ class BayesianShapley(PlayerMethod):
                 seconds): on most networks a sixth to a third less error.
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
                 attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are). It counts from
-                64 evaluations on, without a prior from 2N: before, nothing is known of some players.
+                64 evaluations on, without a prior from 2N or 3N: before, nothing is known of some players.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
@@ -211,8 +213,9 @@ class _Estimate:
             done = number
             return self._known(pairs.first(number), values[:, :number, left], rows[left])
 
-        # Without a prior, fewer pairs than players say nothing of some of them.
-        first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
+        # Without a prior, fewer pairs than players say nothing of some of them, or nothing but of single players.
+        each = _FOR_A_PLAYER if self.opening else 1 if self.prior is None else 0
+        first = max(_FIRST_PAIRS, ceil(each * players))
         numbers = stages(first, len(pairs), _GROWTH, tolerance)
         found = refined(numbers, tolerance, len(rows), fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
         if tolerance is not None and len(pairs) < first:
