@@ -337,12 +337,19 @@ def _public_games_coverage() -> str:
     return _by_family("% of all values · of the two largest", lambda one: f"{held(one.coverage)} · {held(one.largest)}")
 
 
-def _public_games_methods() -> str:
-    about, (_, *cells) = read(DATA / "public-games-methods.csv")
+def _public_games_pairs() -> str:
+    there = (DATA / "public-games-pairs.csv").exists()
+    return _methods_of("public-games-pairs") if there else "*Not measured yet: `benchmarks/public_games.py --publish`.*"
+
+
+def _methods_of(name: str) -> str:
+    """Methods in rows, evaluations in columns; a number, and milliseconds if there are any."""
+    about, (_, *cells) = read(DATA / f"{name}.csv")
     budgets = list(dict.fromkeys(cell[1] for cell in cells))
     rows = [["error (milliseconds)", *(f"{int(budget):,}" for budget in budgets)]]
     for method in dict.fromkeys(cell[0] for cell in cells):
-        found = {cell[1]: f"{_plain(cell[2])} ({_plain(cell[3])})" for cell in cells if cell[0] == method}
+        own = [cell for cell in cells if cell[0] == method]
+        found = {cell[1]: _plain(cell[2]) + (f" ({_plain(cell[3])})" if cell[3] else "") for cell in own}
         rows.append([method, *(found[budget] for budget in budgets)])
     return f"{markdown(rows)}\n\n{_source(about)}"
 
@@ -365,7 +372,8 @@ MADE: dict[str, Callable[[], str]] = {
     "public-games-errors": _public_games_errors,
     "public-games-peers": _public_games_peers,
     "public-games-coverage": _public_games_coverage,
-    "public-games-methods": _public_games_methods,
+    "public-games-methods": lambda: _methods_of("public-games-methods"),
+    "public-games-pairs": _public_games_pairs,
     **{f"claims-{name}": lambda name=name: _claims_of(name) for name in EXPERIMENTS},
     **{f"methods-{name}": lambda name=name: _methods(name) for name in EXPERIMENTS},
 }

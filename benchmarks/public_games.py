@@ -372,7 +372,7 @@ def show_patches(methods: dict[str, Cells]) -> None:
     print(f"{'ShaplEIG, as published':32}" + "".join(f"{mse:10.3g}" for mse in PUBLISHED))
 
 
-def interactions(families: list[Games], half: str, seeds: int, peers: Peers | None) -> None:
+def interactions(families: list[Games], half: str, seeds: int, peers: Peers | None) -> tuple[Cells, dict[str, Cells]]:
     """Pairwise Shapley interaction indices of the first game of a half, of ten families with ten players or more."""
     number = HALVES[half].start or 0
     games = [
@@ -394,6 +394,7 @@ def interactions(families: list[Games], half: str, seeds: int, peers: Peers | No
         show_coverage(PAIR_BUDGETS, own, "coverage", "all pairs", (0.9, 0.98))
         show_coverage(PAIR_BUDGETS, own, "coverage of the largest", "the two largest pairs of a game", (0.9, 1))
     show_methods(PAIR_BUDGETS, {"ours": own, **rivals} if own else rivals)
+    return own, rivals
 
 
 def found(
@@ -439,18 +440,38 @@ def publish(folder: Path, own: Cells, before: Cells, rivals: dict[str, Cells], o
     head = ["family", "evaluations", "error", "before", "best peer's", "best peer", "coverage", "of the two largest"]
     _write(folder / "public-games.csv", [head, *cells])
     methods = {"BayesianShapley": own, "BayesianShapley before": before} | rivals
-    rows = [["method", "evaluations", "geometric mean of the errors", "milliseconds"]]
-    for name, figures_of in methods.items():
-        for budget in BUDGETS:
-            some = [figures for (_, other), figures in figures_of.items() if other == budget]
-            mean, time_ = geometric_mean(x["error"] for x in some), np.mean([x["milliseconds"] for x in some])
-            rows.append([name, str(budget), f"{mean:.3g}", f"{time_:.1f}"])
-    _write(folder / "public-games-methods.csv", rows)
+    _write(folder / "public-games-methods.csv", _by_method(methods, BUDGETS))
     patches = {name: [1e3 * cells[PATCHES, b]["mse"] for b in PATCHES_BUDGETS] for name, cells in
                (methods | on_patches).items()} | {"ShaplEIG, as published": list(PUBLISHED)}  # fmt: skip
     head = ["method", *(f"{budget} evaluations" for budget in PATCHES_BUDGETS)]
     _write(folder / "public-games-patches.csv", [head, *([name, *(f"{x:.3g}" for x in row)] for name, row in
            sorted(patches.items(), key=lambda item: item[1][-1]))])  # fmt: skip
+
+
+def publish_pairs(folder: Path, own: Cells, rivals: dict[str, Cells]) -> None:
+    """Write what the page shows of interactions: every method by budget, and how many of our intervals held."""
+    rows = _by_method({"BayesianShapley": own} | rivals, PAIR_BUDGETS)
+    for figure, title in {"coverage": "held, %", "coverage of the largest": "held of the two largest, %"}.items():
+        rows += [
+            [
+                title,
+                str(budget),
+                f"{100 * np.mean([x[figure] for (_, other), x in own.items() if other == budget]):.0f}",
+                "",
+            ]
+            for budget in PAIR_BUDGETS
+        ]
+    _write(folder / "public-games-pairs.csv", rows)
+
+
+def _by_method(methods: dict[str, Cells], budgets: tuple[int, ...]) -> list[list[Any]]:
+    rows: list[list[Any]] = [["method", "evaluations", "geometric mean of the errors", "milliseconds"]]
+    for name, cells in methods.items():
+        for budget in budgets:
+            some = [figures for (_, other), figures in cells.items() if other == budget]
+            mean, time_ = geometric_mean(x["error"] for x in some), np.mean([x["milliseconds"] for x in some])
+            rows.append([name, str(budget), f"{mean:.3g}", f"{time_:.1f}"])
+    return rows
 
 
 def _write(file: Path, rows: list[list[Any]]) -> None:
@@ -497,9 +518,10 @@ def main() -> None:
     show_coverage(BUDGETS, own, "coverage", "all values", (0.9, 0.98))
     show_coverage(BUDGETS, own, "coverage of the largest", "the two largest values of a game", (0.9, 1))
     show_patches(methods | on_patches)
+    pairs = interactions(families, chosen.half, chosen.seeds, peers)
     if chosen.publish:
         publish(PUBLISHED_IN, own, before, rivals, on_patches)
-    interactions(families, chosen.half, chosen.seeds, peers)
+        publish_pairs(PUBLISHED_IN, *pairs)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from public_games import (
     PATCHES_BUDGETS,
     Games,
     publish,
+    publish_pairs,
     saved,
     shapley_interactions,
     shapley_values,
@@ -91,6 +92,7 @@ def test_what_is_published_makes_the_tables_of_the_page(tmp_path, monkeypatch):
         dict.fromkeys(sorted(cells), figures | {"error": x}) for x in (0.5, 0.4, 0.25, float("nan"))
     )
     publish(tmp_path, own, before, {"near": peer, "broken": failed}, {"ShaplEIG": own})
+    publish_pairs(tmp_path, own, {"near": peer})
     monkeypatch.setattr(page_tables, "DATA", tmp_path)
     names = [name for name in page_tables.MADE if name.startswith("public-games")] + ["public-games-patches"]
     tables = {name: page_tables.table(name) for name in names}
@@ -101,6 +103,8 @@ def test_what_is_published_makes_the_tables_of_the_page(tmp_path, monkeypatch):
     assert "**0.250 near**" in tables["public-games-peers"]
     assert "95 · **80**" in tables["public-games-coverage"]
     assert "| near | 0.25 (2) |" in tables["public-games-methods"]
+    assert "| near | 0.25 (2) |" in tables["public-games-pairs"]
+    assert "| held, % | 95 |" in tables["public-games-pairs"]
     assert "| ShaplEIG, as published | 8 | 2.3 | 0.48 |" in tables["public-games-patches"]
 
 
