@@ -98,14 +98,19 @@ def test_posterior_is_gaussian_conditioning(players, number, ends):
         prior = covariance_of_games(players, *shape, ends=ends)
         covariance, cross = seen @ prior @ seen.T, by @ prior @ seen.T
         squares = (values * torch.linalg.solve(covariance, values)).sum(0)
-        freedom = len(values) - 2
+        freedom = len(values) - 1 - ends
         left = (by @ prior @ by.T).diagonal() - (torch.linalg.solve(covariance, cross.T).T * cross).sum(1)
         variance = left * (squares / (freedom - 2))[:, None]
         mean = (cross @ torch.linalg.solve(covariance, values)).T
         parts.append((mean, variance, -(torch.logdet(covariance) + freedom * squares.log()) / 2))
     mean, variance = mixed(*map(torch.stack, zip(*parts, strict=True)))
     torch.testing.assert_close(found.mean.flatten(1), mean, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(found.deviation.flatten(1), variance.clamp(min=0).sqrt(), rtol=1e-4, atol=1e-5)
+    first, second = torch.triu_indices(players, players, 1)
+    couples = mean.unflatten(1, (players, players))[:, first, second]
+    share = 1 + couples.square() / couples.square().mean(1, keepdim=True)  # more for those that are larger
+    wider = interaction_regression._WIDER * share / share.mean(1, keepdim=True)
+    variance = variance.unflatten(1, (players, players))[:, first, second] * wider
+    torch.testing.assert_close(found.deviation[:, first, second], variance.clamp(min=0).sqrt(), rtol=1e-4, atol=1e-5)
 
 
 def test_mixtures_have_the_moments_of_their_parts():

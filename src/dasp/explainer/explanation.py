@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dasp.attribution.bayesian.interaction_regression import interactions_of
+from dasp.attribution.bayesian.semivalues import banzhaf, beta_shapley, semivalues_of
 from dasp.display import channel_axis
 from dasp.errors import BadInput
 from dasp.games.evaluator import EvaluatedRow
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "explanation_class", "is_image", "shap_explanation",
+    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "is_image", "shap_explanation",
     "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
@@ -43,6 +44,22 @@ log = logging.getLogger("dasp")
 
 LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
 _MOST_MEMBERS = 3  # of a group that are named
+
+
+@dataclass(frozen=True)
+class Semivalues:
+    """Semivalues of players, such as Banzhaf values, with their standard deviations.
+
+    `values` and `error_std` are (rows, players), or (rows, players, outputs) for all outputs; those of one row,
+    `semivalues[0]`, have no dimension for rows.
+    """
+
+    values: np.ndarray
+    error_std: np.ndarray
+    feature_names: list[str] | None = None
+
+    def __getitem__(self, row: Any) -> Semivalues:
+        return replace(self, values=self.values[row], error_std=self.error_std[row])
 
 
 @dataclass(frozen=True)
@@ -82,19 +99,52 @@ class _Reasons:
         array([[0., 6.],
                [6., 0.]])
         """
+        mean, deviation = (_outputs_last(part, 2) for part in interactions_of(self._evaluations()))
+        outputs = getattr(self, "output_names", None)
+        named = list(outputs) if mean.ndim > 3 and outputs is not None else None
+        result = Interactions(mean, deviation, self._player_names(mean.shape[1]), named)
+        return result[0] if self._one_row(mean) else result
+
+    def banzhaf(self) -> Semivalues:
+        """Return the Banzhaf values of the rows with their standard deviations, from the same evaluations: the mean
+        contribution of a player to a coalition that each of the others joins with probability ½.
+
+        >>> from dasp import Explainer
+        >>> found = Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]]))
+        >>> found.banzhaf().values
+        array([[3., 3.]])
+        """
+        return self._semivalues(*banzhaf())
+
+    def beta_shapley(self, alpha: float, beta: float) -> Semivalues:
+        """Return the Beta(α, β)-Shapley values of the rows with their standard deviations, from the same evaluations.
+        The larger α, the more a player's contributions to small coalitions count, which data valuation prefers;
+        Beta(1, 1) are Shapley values."""
+        rows = self._evaluations()
+        players = next(len(row.game.players) for row in rows if row is not None)
+        return self._semivalues(*beta_shapley(alpha, beta, players))
+
+    def _semivalues(self, nodes: Tensor, weights: Tensor) -> Semivalues:
+        mean, deviation = (_outputs_last(part, 1) for part in semivalues_of(self._evaluations(), nodes, weights))
+        result = Semivalues(mean, deviation, self._player_names(mean.shape[1]))
+        return result[0] if self._one_row(mean) else result
+
+    def _evaluations(self) -> list[EvaluatedRow | None]:
         if self.evaluated is None or all(row is None for row in self.evaluated):
             raise BadInput(
-                f"interactions need evaluations of coalitions, and none were kept of {self.method}: explain the rows "
-                "by 'exact' or 'bayesian', and if they are many, fewer of them at a time"
+                f"this needs evaluations of coalitions, and none were kept of {self.method}: explain the rows by "
+                "'exact' or 'bayesian', and if they are many, fewer of them at a time"
             )
-        mean, deviation = (_outputs_last(part).numpy() for part in interactions_of(self.evaluated))
-        names, outputs = getattr(self, "feature_names", None), getattr(self, "output_names", None)
-        fits = names is not None and len(names) == mean.shape[1] and all(isinstance(name, str) for name in names)
-        result = Interactions(
-            mean, deviation, list(names) if fits else None,  # type: ignore[arg-type]
-            list(outputs) if mean.ndim > 3 and outputs is not None else None,
-        )  # fmt: skip
-        return result[0] if len(mean) == 1 and len(self.values) != 1 else result  # of one row without its dimension
+        return self.evaluated
+
+    def _player_names(self, players: int) -> list[str] | None:
+        names = getattr(self, "feature_names", None)
+        fits = names is not None and len(names) == players and all(isinstance(name, str) for name in names)
+        return list(names) if fits else None  # type: ignore[arg-type]
+
+    def _one_row(self, found: np.ndarray) -> bool:
+        """True for an explanation of one row without a dimension for rows, as of a game."""
+        return len(found) == 1 and len(self.values) != 1
 
     @property
     def method(self) -> str:
@@ -369,9 +419,10 @@ def shap_explanation_of_game(
     return explanation
 
 
-def _outputs_last(part: Tensor) -> Tensor:
-    """Return interactions (rows, *outputs, players, players) as (rows, players, players, outputs)."""
-    return part.flatten(1, -3).movedim(1, -1) if part.dim() > 3 else part
+def _outputs_last(part: Tensor, dimensions: int) -> np.ndarray:
+    """Return (rows, *outputs, players), with so many dimensions of players, with the outputs as the last dimension."""
+    several = part.dim() > 1 + dimensions
+    return (part.flatten(1, -1 - dimensions).movedim(1, -1) if several else part).numpy()
 
 
 def _by_piece(part: Tensor) -> np.ndarray:

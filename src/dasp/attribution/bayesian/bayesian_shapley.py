@@ -226,11 +226,10 @@ class _Estimate:
             found = replace(found, missed=torch.ones_like(found.missed))
         if len(rows) < self.evaluator.game.rows or values.numel() > 2 * MOST_KEPT:
             return found
-        numbers = (found.evaluations - 2) // 2
-        background = self._background(pairs, values, numbers) if groups > 1 else None
-        return replace(
-            found, evaluated=self.evaluator.evaluated(pairs.members, averaged(values), numbers), background=background
-        )
+        seen = (found.evaluations - 2) // 2  # pairs of each row
+        background = self._background(pairs, values, seen) if groups > 1 else None
+        evaluated = self.evaluator.evaluated(pairs.members, averaged(values), seen)
+        return replace(found, evaluated=evaluated, background=background)
 
     def sees_background(self, pairs: int, total: Tensor) -> bool:
         """True if it is to be found out how much depends on the choice of the baselines: not on a prior, which is the

@@ -33,6 +33,7 @@ correlation was one half.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, inf
 
@@ -40,10 +41,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dasp.attribution.bayesian.design import Pairs
-from dasp.attribution.bayesian.interaction_regression import mixed
+from dasp.attribution.bayesian.design import MOST_CHOSEN, Pairs, pair_count
+from dasp.attribution.bayesian.interaction_regression import learned, mixed
+from dasp.games.evaluator import Evaluated, EvaluatedRow
 
-__all__ = ["SemivalueRegression", "banzhaf", "beta_shapley"]
+__all__ = ["SemivalueRegression", "banzhaf", "beta_shapley", "semivalues_of"]
 
 _SHAPES = [(order, rough) for order in (0.7, 3.0) for rough in (0.003, 0.05, 0.4)] + [(0.7, 1.0)]  # θ = λN and ω
 _OWN = torch.logspace(-2, 6, 17, dtype=torch.float64)  # the variance of the lowest order, relative to all others
@@ -85,6 +87,38 @@ def beta_shapley(alpha: float, beta: float, players: int) -> tuple[Tensor, Tenso
     squares = 4 * k * (k + a) * (k + b) * ratio / (both**2 * (both + 1))
     values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(squares**0.5, 1) + np.diag(squares**0.5, -1))
     return torch.from_numpy((1 + values).clip(0, 2) / 2), torch.from_numpy(vectors[0] ** 2)
+
+
+def semivalues_of(rows: Sequence[EvaluatedRow | None], nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the semivalues of all players of each row and their standard deviations, (rows, *selected, players), from
+    what was evaluated."""
+
+    def both(game: Evaluated, there: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = Pairs(game.members[there])
+        halves = torch.cat([game.halves[:, there][:, :, own], game.ends[:, None, own]], 1).flatten(2)
+        if len(pairs) == pair_count(pairs.players):
+            mean = _definition(pairs, halves, nodes, weights)
+            return mean, torch.zeros_like(mean)
+        if len(pairs) > MOST_CHOSEN:  # more take long, and tell little more than the first of them
+            pairs, halves = pairs.first(MOST_CHOSEN), torch.cat([halves[:, :MOST_CHOSEN], halves[:, -1:]], 1)
+        return SemivalueRegression(pairs, nodes, weights).posterior(*halves)
+
+    return learned(rows, both, 1)
+
+
+def _definition(pairs: Pairs, halves: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
+    """Σ_S w_i(S) v(S) over all coalitions, (columns, players), with w_i = p_{|S|−1} for members and −p_{|S|} for
+    others; halves are (2, pairs + 1, columns), those of everybody and nobody last."""
+    n = pairs.players
+    p = (weights * nodes ** torch.arange(n)[:, None] * (1 - nodes) ** (n - 1 - torch.arange(n))[:, None]).sum(1)
+    members = torch.cat([pairs.members, torch.ones(1, n, dtype=torch.bool)])
+
+    def weight(inside: Tensor) -> Tensor:
+        size = inside.sum(1, keepdim=True)
+        return torch.where(inside, p[(size - 1).clamp(min=0)], -p[size.clamp(max=n - 1)])
+
+    there, others = weight(members), weight(~members)
+    return halves[0].T @ (there - others) + halves[1].T @ (there + others)
 
 
 class SemivalueRegression:
