@@ -161,10 +161,10 @@ def learned(rows: Sequence[EvaluatedRow | None], function: Learned, dimensions: 
     for several in alike.values():
         game, places = several[0][1].game, [place for place, _ in several]
         found = function(game, _there(several[0][1]), torch.tensor([row.row for _, row in several]))
-        busy: tuple[Tensor, ...] = tuple(torch.meshgrid(*[game.players] * dimensions, indexing="ij"))
+        busy = torch.meshgrid(*[game.players] * dimensions, indexing="ij")
         for part, values in zip(result, found, strict=True):
             spread = torch.zeros(len(values), *players, dtype=values.dtype)
-            spread[(slice(None), *busy)] = values
+            spread[(slice(None), *busy)] = values  # type: ignore[index]
             part[places] = spread.unflatten(0, (len(places), *selected))
     return result[0], result[1]
 
