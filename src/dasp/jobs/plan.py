@@ -103,7 +103,8 @@ def _plan_rows(
         target=_chosen_target(checked, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
-        with_data=options.with_data, interactions=options.interactions, inputs=source.names, normalization=checked.normalization,
+        with_data=options.with_data, interactions=options.interactions, inputs=source.names,
+        normalization=checked.normalization,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
