@@ -126,7 +126,7 @@ def _heat_map(known: Statistics, names: list[str]) -> dict[str, Any]:
 
 def _cell(pair: Pair, names: list[str], limit: float) -> dict[str, Any]:
     return {
-        "names": " × ".join(names[player] for player in pair.players),
+        "names": [names[player] for player in pair.players],
         "mean": pair.mean,
         "said": within(pair.mean, pair.half),
         "colour": shade(pair.mean / limit),
