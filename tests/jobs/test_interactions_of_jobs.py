@@ -1,4 +1,4 @@
-"""`dasp explain --interactions`: pairs of players from the evaluations at hand, in the output, or a sentence why not."""
+"""`dasp explain --interactions`: pairs of players from the evaluations at hand, or a sentence why not."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_done_is_refused_first(here, arguments, why):
     result = dasp("explain", f"small:{model}", *others, "--interactions", *output)
     assert result.code == 2
     assert why in result.err.splitlines()[-1]
-    assert result.err.count("--interactions") == 1
+    assert "--interactions" in result.err
     assert not list(here.glob("out.*"))
 
 
