@@ -206,7 +206,7 @@ def _known_lists(column: pa.ChunkedArray) -> NDArray[Any]:
     whole = column.combine_chunks()
     found = np.full((len(whole), whole.type.list_size), np.nan)
     there = whole.is_valid().to_numpy(zero_copy_only=False)
-    found[there] = np.from_dlpack(whole.flatten()).reshape(int(there.sum()), -1)  # which leaves nulls out
+    found[there] = np.from_dlpack(whole.flatten()).reshape(-1, found.shape[1])  # which leaves nulls out
     return found
 
 
