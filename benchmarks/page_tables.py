@@ -15,6 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,143 @@ def _libraries() -> str:
     return f"{markdown(rows)}\n\n{_measured(_command().replace('demo', 'benchmark'))}"
 
 
+# Public games: a row of the file is a family at a number of evaluations.
+
+_PLAYED = {
+    "resnet18-14": "ResNet-18, 14 superpixels",
+    "vit-16": "ViT, 16 patches",
+    "vit-9": "ViT, 9 patches",
+    "sentiment-14": "sentiment, 14 words",
+    "adult-local-14": "adult, local, 14 columns",
+    "bike-local-12": "bike, local, 12 columns",
+    "adult-uncertainty-14": "adult, uncertainty, 14",
+    "bike-global-12": "bike, global, 12",
+    "california-data-15": "California, values of 15 data",
+    "adult-features-14": "adult, selection of 14 features",
+    "soum-15": "sums of unanimity games, 15",
+    "dataset-val-14": "values of 14 data sets",
+}
+_LEAST, _MOST = 0.9, 0.98  # of 95 % intervals that should hold
+_MUCH_WORSE = 1.05
+
+
+@dataclass(frozen=True)
+class _Played:
+    """Errors of a family at a number of evaluations, and how often intervals held the truth."""
+
+    family: str
+    evaluations: int
+    error: float
+    before: float
+    peer_error: float
+    peer: str
+    coverage: float
+    largest: float
+
+    @property
+    def worse(self) -> bool:
+        return self.error > _MUCH_WORSE * self.before
+
+    @property
+    def ahead(self) -> bool:
+        return self.error < self.peer_error
+
+
+def _played() -> list[_Played]:
+    _, (_, *rows) = read(DATA / "public-games.csv")
+    return [
+        _Played(family, int(budget), *(float(x) for x in errors), peer, float(all_), float(largest))
+        for family, budget, *errors, peer, all_, largest in rows
+    ]
+
+
+def _by_family(head: str, cell: Callable[[_Played], str]) -> str:
+    """Families in rows, evaluations in columns."""
+    found = {(one.family, one.evaluations): cell(one) for one in _played()}
+    budgets = sorted({budget for _, budget in found})
+    rows = [[head, *(f"{budget:,}" for budget in budgets)]]
+    rows += [
+        [_PLAYED.get(family, family), *(found.get((family, budget), "–") for budget in budgets)]
+        for family in dict.fromkeys(family for family, _ in found)
+    ]
+    return f"{markdown(rows)}\n\n{_source(read(DATA / 'public-games.csv')[0])}"
+
+
+def _marked(text: str, mark: object) -> str:
+    return f"**{text}**" if mark else text
+
+
+def _public_games() -> str:
+    """Geometric means over families, and in how many of them we are behind."""
+    cells = _played()
+    budgets = sorted({one.evaluations for one in cells})
+    at = [[one for one in cells if one.evaluations == budget] for budget in budgets]
+
+    def mean(figure: Callable[[_Played], float]) -> list[float]:
+        return [math.exp(sum(math.log(figure(one)) for one in some) / len(some)) for some in at]
+
+    own, before, peer = mean(lambda one: one.error), mean(lambda one: one.before), mean(lambda one: one.peer_error)
+
+    def ratios(others: list[float]) -> list[str]:
+        return [f"{ours / other:.2f}" for ours, other in zip(own, others, strict=True)]
+
+    def count(is_one: Callable[[_Played], bool]) -> list[str]:
+        return [f"{sum(map(is_one, some))} of {len(some)}" for some in at]
+
+    rows = [
+        ["evaluations", *(f"{budget:,}" for budget in budgets)],
+        ["`BayesianShapley`", *(f"{x:.3f}" for x in own)],
+        ["before", *(f"{x:.3f}" for x in before)],
+        ["in times of before", *ratios(before)],
+        ["best peer of each family", *(f"{x:.3f}" for x in peer)],
+        ["in times of the best peer", *ratios(peer)],
+        ["families with more than 1.05 of the error before", *count(lambda one: one.worse)],
+        ["families where a peer is ahead", *count(lambda one: not one.ahead)],
+        ["families whose intervals held less than 90 %", *count(lambda one: one.coverage < _LEAST)],
+        ["more than 98 %", *count(lambda one: one.coverage > _MOST)],
+        ["of the two largest values, less than 90 %", *count(lambda one: one.largest < _LEAST)],
+    ]
+    return f"{markdown(rows)}\n\n{_source(read(DATA / 'public-games.csv')[0])}"
+
+
+def _public_games_errors() -> str:
+    return _by_family("error now (before)", lambda one: _marked(f"{one.error:.3f} ({one.before:.3f})", one.worse))
+
+
+def _public_games_peers() -> str:
+    return _by_family("best peer", lambda one: _marked(f"{one.peer_error:.3f} {one.peer}", not one.ahead))
+
+
+def _public_games_coverage() -> str:
+    def held(share: float) -> str:
+        return _marked(f"{100 * share:.0f}", share < _LEAST)
+
+    return _by_family("% of all values · of the two largest", lambda one: f"{held(one.coverage)} · {held(one.largest)}")
+
+
+def _public_games_pairs() -> str:
+    there = (DATA / "public-games-pairs.csv").exists()
+    return _methods_of("public-games-pairs") if there else "*Not measured yet: `benchmarks/public_games.py --publish`.*"
+
+
+def _methods_of(name: str) -> str:
+    """Methods in rows, evaluations in columns; a number, and milliseconds if there are any."""
+    about, (_, *cells) = read(DATA / f"{name}.csv")
+    budgets = list(dict.fromkeys(cell[1] for cell in cells))
+    rows = [["error (milliseconds)", *(f"{int(budget):,}" for budget in budgets)]]
+    for method in dict.fromkeys(cell[0] for cell in cells):
+        own = [cell for cell in cells if cell[0] == method]
+        found = {cell[1]: _plain(cell[2]) + (f" ({_plain(cell[3])})" if cell[3] else "") for cell in own}
+        rows.append([method, *(found[budget] for budget in budgets)])
+    return f"{markdown(rows)}\n\n{_source(about)}"
+
+
+def _plain(number: str) -> str:
+    """To three digits, without powers of ten."""
+    value = float(number)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 MADE: dict[str, Callable[[], str]] = {
     "paper-standard": _paper_standard,
     "readme": _readme,
@@ -230,6 +368,12 @@ MADE: dict[str, Callable[[], str]] = {
     "reproduced": _reproduced,
     "verdicts": _verdicts,
     "libraries": _libraries,
+    "public-games": _public_games,
+    "public-games-errors": _public_games_errors,
+    "public-games-peers": _public_games_peers,
+    "public-games-coverage": _public_games_coverage,
+    "public-games-methods": lambda: _methods_of("public-games-methods"),
+    "public-games-pairs": _public_games_pairs,
     **{f"claims-{name}": lambda name=name: _claims_of(name) for name in EXPERIMENTS},
     **{f"methods-{name}": lambda name=name: _methods(name) for name in EXPERIMENTS},
 }

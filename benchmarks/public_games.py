@@ -1,7 +1,12 @@
 """BayesianShapley without a prior against shapiq's approximators, on 93 public games that were not made here.
 
     DASP_DATA=folder python benchmarks/public_games.py [--peer PYTHON | --no-peers] [--half tune|report|all] [--seeds 4]
-                                                       [--save FILE] [--before FILE]
+                                                       [--save FILE] [--before FILE] [--publish]
+
+The tables of docs/benchmarks.md are made anew by these two commands:
+
+    DASP_DATA=folder python benchmarks/public_games.py --peer PYTHON --publish
+    python benchmarks/page_tables.py
 
 The games are precomputed ones of shapiq in twelve families: image classifiers by superpixels and patches, sentiment by
 words, tabular models, data valuation, sums of unanimity games. All 2^N values of each are known, so every error is
@@ -18,11 +23,14 @@ compared in the same way, on one game of each of ten families.
 
 --peer names a Python that has shapiq 1.8 (`shapiq_peer.py` says how to make one); what it found is kept in
 results/cache and computed once. --save writes our figures to a file, and --before compares with those of a file.
+--publish compares with benchmarks/results/public-games-before.json, the figures of the estimator before it had the
+process, and writes what the page shows to benchmarks/results/public-games*.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -31,6 +39,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +58,8 @@ PATCHES, PATCHES_BUDGETS, PUBLISHED = "vit-9", (16, 32, 64), (8.0, 2.3, 0.48)  #
 PAIR_GAMES, PAIR_BUDGETS = 10, (64, 128, 256, 512)
 HALVES = {"tune": slice(0, None, 2), "report": slice(1, None, 2), "all": slice(None)}
 STORE = Store(Path("results") / "cache")
+PUBLISHED_IN = Path(__file__).parent / "results"
+BEFORE = PUBLISHED_IN / "public-games-before.json"
 
 Options = dict[str, Any]
 Rival = tuple[str, Options]  # an approximator of shapiq
@@ -178,7 +189,10 @@ def ours(games: Games, budget: int, seed: int, size: int = 1) -> tuple[Tensor, T
         explainer = Explainer(games.worth, method="bayesian", max_evaluations=budget, seed=seed)
         found = explainer.attribute(x).interactions()[0]
         first, second = np.triu_indices(games.players, 1)
-        return tuple(torch.tensor(part[first, second].T) for part in (found.values, found.error_std))  # type: ignore[return-value]
+        values, std = (
+            torch.tensor(part[first, second].reshape(len(first), -1).T) for part in (found.values, found.error_std)
+        )
+        return values, std
     values, std = BayesianShapley(games.worth).attribute(
         x, torch.zeros_like(x), max_evaluations=budget, seed=seed, return_std=True
     )
@@ -358,7 +372,7 @@ def show_patches(methods: dict[str, Cells]) -> None:
     print(f"{'ShaplEIG, as published':32}" + "".join(f"{mse:10.3g}" for mse in PUBLISHED))
 
 
-def interactions(families: list[Games], half: str, seeds: int, peers: Peers | None) -> None:
+def interactions(families: list[Games], half: str, seeds: int, peers: Peers | None) -> tuple[Cells, dict[str, Cells]]:
     """Pairwise Shapley interaction indices of the first game of a half, of ten families with ten players or more."""
     number = HALVES[half].start or 0
     games = [
@@ -380,6 +394,7 @@ def interactions(families: list[Games], half: str, seeds: int, peers: Peers | No
         show_coverage(PAIR_BUDGETS, own, "coverage", "all pairs", (0.9, 0.98))
         show_coverage(PAIR_BUDGETS, own, "coverage of the largest", "the two largest pairs of a game", (0.9, 1))
     show_methods(PAIR_BUDGETS, {"ours": own, **rivals} if own else rivals)
+    return own, rivals
 
 
 def found(
@@ -413,6 +428,62 @@ def save(file: Path, own: Cells, half: str, seeds: int) -> None:
     file.write_text(json.dumps(content, indent=1))
 
 
+def publish(folder: Path, own: Cells, before: Cells, rivals: dict[str, Cells], on_patches: dict[str, Cells]) -> None:
+    """Write what docs/benchmarks.md shows: every cell, every method by budget, and the nine patches."""
+    cells = []
+    for (family, budget), figures in own.items():
+        if budget in BUDGETS:
+            error, peer = best(rivals, (family, budget))
+            errors_of_all = figures["error"], before[family, budget]["error"], error
+            held = figures["coverage"], figures["coverage of the largest"]
+            cells.append([family, budget, *(f"{x:.6g}" for x in errors_of_all), peer, *(f"{x:.4f}" for x in held)])
+    head = ["family", "evaluations", "error", "before", "best peer's", "best peer", "coverage", "of the two largest"]
+    _write(folder / "public-games.csv", [head, *cells])
+    methods = {"BayesianShapley": own, "BayesianShapley before": before} | rivals
+    _write(folder / "public-games-methods.csv", _by_method(methods, BUDGETS))
+    patches = {name: [1e3 * cells[PATCHES, b]["mse"] for b in PATCHES_BUDGETS] for name, cells in
+               (methods | on_patches).items()} | {"ShaplEIG, as published": list(PUBLISHED)}  # fmt: skip
+    head = ["method", *(f"{budget} evaluations" for budget in PATCHES_BUDGETS)]
+    _write(folder / "public-games-patches.csv", [head, *([name, *(f"{x:.3g}" for x in row)] for name, row in
+           sorted(patches.items(), key=lambda item: item[1][-1]))])  # fmt: skip
+
+
+def publish_pairs(folder: Path, own: Cells, rivals: dict[str, Cells]) -> None:
+    """Write what the page shows of interactions: every method by budget, and how many of our intervals held."""
+    rows = _by_method({"BayesianShapley": own} | rivals, PAIR_BUDGETS)
+    for figure, title in {"coverage": "held, %", "coverage of the largest": "held of the two largest, %"}.items():
+        rows += [
+            [
+                title,
+                str(budget),
+                f"{100 * np.mean([x[figure] for (_, other), x in own.items() if other == budget]):.0f}",
+                "",
+            ]
+            for budget in PAIR_BUDGETS
+        ]
+    _write(folder / "public-games-pairs.csv", rows)
+
+
+def _by_method(methods: dict[str, Cells], budgets: tuple[int, ...]) -> list[list[Any]]:
+    rows: list[list[Any]] = [["method", "evaluations", "geometric mean of the errors", "milliseconds"]]
+    for name, cells in methods.items():
+        for budget in budgets:
+            some = [figures for (_, other), figures in cells.items() if other == budget]
+            mean, time_ = geometric_mean(x["error"] for x in some), np.mean([x["milliseconds"] for x in some])
+            rows.append([name, str(budget), f"{mean:.3g}", f"{time_:.1f}"])
+    return rows
+
+
+def _write(file: Path, rows: list[list[Any]]) -> None:
+    about = {
+        "by": "benchmarks/public_games.py --publish", "version": dasp.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }  # fmt: skip
+    with file.open("w", newline="") as stream:
+        stream.writelines(f"# {name}: {text}\n" for name, text in about.items())
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--peer", default=sys.executable, help="a Python that has shapiq 1.8 and what it needs")
@@ -421,7 +492,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--save", type=Path, help="a file to write our figures to")
     parser.add_argument("--before", type=Path, help="a file with our figures of an earlier version")
+    parser.add_argument("--publish", action="store_true", help="write the data of docs/benchmarks.md")
     chosen = parser.parse_args()
+    if chosen.publish:
+        if chosen.no_peers or chosen.half != "report":
+            parser.error("what is published is of --half report, with peers")
+        chosen.before = chosen.before or BEFORE
     torch.set_num_threads(1)
     before = saved(chosen.before, chosen.half, chosen.seeds) if chosen.before else {}
     families = Games.all()
@@ -442,7 +518,10 @@ def main() -> None:
     show_coverage(BUDGETS, own, "coverage", "all values", (0.9, 0.98))
     show_coverage(BUDGETS, own, "coverage of the largest", "the two largest values of a game", (0.9, 1))
     show_patches(methods | on_patches)
-    interactions(families, chosen.half, chosen.seeds, peers)
+    pairs = interactions(families, chosen.half, chosen.seeds, peers)
+    if chosen.publish:
+        publish(PUBLISHED_IN, own, before, rivals, on_patches)
+        publish_pairs(PUBLISHED_IN, *pairs)
 
 
 if __name__ == "__main__":

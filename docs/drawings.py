@@ -2,7 +2,7 @@
 
     python docs/drawings.py        writes docs/images, in under a minute on one core
 
-Three of them are about a small network that reads 8×8 digits (scikit-learn's), one about the network of the README.
+Five of them are about a small network that reads 8×8 digits (scikit-learn's), one about the network of the README.
 """
 # ruff: noqa: INP001  # a script, not a module
 
@@ -21,6 +21,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from torch import Tensor, nn
 
 from dasp import BayesianShapley, ExactShapley, Gaussian, GradientDASP, PermutationShapley, propagate
+from dasp.attribution.bayesian.design import Pairs
 from dasp.players import blocks
 from dasp.plots.style import (
     BLACK,
@@ -41,6 +42,8 @@ COALITIONS = 20_000
 DIGIT, ROW = 8, 1511  # an image that the network has not seen
 EVALUATIONS = (32, 64, 128, 256, 512, 1024)
 NODES, PERMUTATIONS = 25, 200
+PLAYERS, SAMPLED = 16, 128  # blocks of 2×2 pixels, and evaluations of a design
+SEEN = (34, 128)  # evaluations: single players and all but one, and more
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -186,6 +189,139 @@ def _covariance(given: Gaussian) -> Tensor:
     return (own if columns is None else own + columns[:, 0].T @ columns[:, 0]).detach()
 
 
+@cache
+def scores() -> Tensor:
+    """Ten scores of the eight for all 2^16 coalitions of blocks, whose members are the bits of their number."""
+    network, image = reader()
+    there = _members(torch.arange(2**PLAYERS)).float()
+    with torch.no_grad():
+        return network(there[:, blocks((1, 8, 8), 2).flatten()] * image).double()
+
+
+def _members(numbers: Tensor) -> Tensor:
+    return (numbers[:, None] >> torch.arange(PLAYERS) & 1).bool()
+
+
+def _worth(members: Tensor) -> Tensor:
+    return scores()[:, DIGIT][members.long() @ 2 ** torch.arange(PLAYERS)]
+
+
+def contributions() -> Tensor:
+    """What each player adds to the probability of the digit for coalitions of k others in the mean, (players, k)."""
+    probability = scores().softmax(1)[:, DIGIT]
+    everyone = torch.arange(2**PLAYERS)
+    result = torch.zeros(PLAYERS, PLAYERS, dtype=torch.float64)
+    for player in range(PLAYERS):
+        without = everyone[(everyone >> player & 1) == 0]
+        added = probability[without + 2**player] - probability[without]
+        result[player].index_add_(0, _members(without).sum(1), added)
+    return result / torch.tensor([math.comb(PLAYERS - 1, k) for k in range(PLAYERS)])
+
+
+def along(added: Tensor, q: Tensor) -> Tensor:
+    """∂F/∂q of every player where each of the others is there with probability q, (players, q)."""
+    k = torch.arange(PLAYERS, dtype=torch.float64)[:, None]
+    ways = torch.tensor([math.comb(PLAYERS - 1, k) for k in range(PLAYERS)], dtype=torch.float64)[:, None]
+    return added @ (ways * q**k * (1 - q) ** (PLAYERS - 1 - k))
+
+
+def sizes() -> Figure:
+    """What players add to coalitions of every size, the nodes of Simpson's rule, and the sizes that designs take."""
+    added, grid = contributions(), torch.linspace(0, 1, 101, dtype=torch.float64)
+    nodes = torch.tensor([0, 0.5, 1], dtype=torch.float64)
+    exact, at_nodes = added.mean(1), along(added, nodes)
+    simpson = at_nodes @ torch.tensor([1, 4, 1], dtype=torch.float64) / 6
+    figure = new_figure(8.2, 3.5)
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    order = exact.argsort(descending=True)
+    for player, colour in zip(order[[0, 2, -1]].tolist(), (VERMILLION, ORANGE, BLUE), strict=True):
+        left.plot(torch.arange(PLAYERS) / (PLAYERS - 1), added[player], "o", color=colour, ms=2.5, alpha=0.6)
+        left.plot(grid, along(added, grid)[player], color=colour, lw=1.8)
+        left.plot(nodes, at_nodes[player], "D", color=colour, mec=BLACK, ms=7, clip_on=False, zorder=5)
+        text = f"Simpson {simpson[player]:.3f}, exact {exact[player]:.3f}".replace("-", "−")
+        left.text(0.5, float(added[player].max()) + 0.025, text, color=BLACK, fontsize=SMALL, ha="center")
+    left.axhline(0, color=DARK, lw=0.8)
+    left.set_ylim(left.get_ylim()[0], left.get_ylim()[1] + 0.03)
+    left.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\nnobody", "¼", "½\nhalf of them", "¾", "1\neverybody"])
+    left.set_xlabel("q, the share of the other blocks that are there", fontsize=SMALL)
+    left.set_title("What a block adds: area = Shapley value", fontsize=TEXT)
+    tidy(left)
+    bins, width = torch.arange(PLAYERS + 1), 0.4
+    for opening, colour, label, hatch in ((False, LIGHT, "even spread", ""), (True, GREEN, "with the opening", "//")):
+        pairs = Pairs.draw(PLAYERS, SAMPLED // 2 - 1, seed=0, opening=opening).sizes.long()
+        taken = torch.cat([pairs, PLAYERS - pairs, torch.tensor([0, PLAYERS])])
+        counts = torch.bincount(taken, minlength=PLAYERS + 1)
+        place = bins + (0.5 if opening else -0.5) * width
+        right.bar(
+            place.tolist(), counts.tolist(), width, color=colour, edgecolor=DARK, lw=0.6, hatch=hatch, label=label
+        )
+    right.set_xticks([0, 1, 4, 8, 12, 15, 16])
+    right.set_xlabel("players in the coalition", fontsize=SMALL)
+    right.set_title(f"{SAMPLED} coalitions of {PLAYERS} players", fontsize=TEXT)
+    right.legend(fontsize=SMALL, frameon=False)
+    tidy(right)
+    return figure
+
+
+def process() -> Figure:
+    """A path of coalitions from nobody to everybody: the game, and what the process predicts from some evaluations."""
+    path = _path()
+    truth, figure = _worth(path), new_figure(8.2, 3.3)
+    for panel, number in zip(figure.subplots(1, 2, sharey=True), SEEN, strict=True):
+        pairs = Pairs.draw(PLAYERS, number // 2 - 1, seed=0, opening=True).members
+        seen = torch.cat([torch.ones(1, PLAYERS, dtype=torch.bool), pairs])
+        seen = torch.cat([seen, ~seen])
+        mean, deviation = predicted(seen, _worth(seen), path)
+        places = torch.arange(PLAYERS + 1)
+        panel.fill_between(
+            places, mean - 1.96 * deviation, mean + 1.96 * deviation, color=BLUE, alpha=0.22, lw=0, label="95 % band"
+        )
+        panel.plot(places, mean, color=BLUE, lw=1.6, label="predicted")
+        panel.plot(places, truth, "--", color=GREEN, lw=1.6, label="the game")
+        there = (path[:, None] == seen).all(2).any(1)
+        panel.plot(places[there], truth[there], "o", color=BLACK, ms=5, label="evaluated", zorder=5)
+        panel.set_title(f"{len(seen)} evaluations", fontsize=TEXT)
+        panel.set_xticks([0, 1, 4, 8, 12, 15, 16])
+        panel.set_xlabel("blocks that are there, one more at each step", fontsize=SMALL)
+        tidy(panel)
+    figure.axes[0].set_ylabel("score of the eight", fontsize=SMALL)
+    figure.axes[0].legend(fontsize=SMALL, frameon=False, loc="upper left")
+    return figure
+
+
+def _path() -> Tensor:
+    """Coalitions from nobody to everybody, one player more each, by way of the first half that is evaluated."""
+    pairs = Pairs.draw(PLAYERS, SEEN[-1] // 2 - 1, seed=0, opening=True)
+    half = pairs.members[(2 * pairs.sizes == PLAYERS).nonzero()[0, 0]] if SEEN[-1] > 2 * PLAYERS + 2 else None
+    order = torch.arange(PLAYERS) if half is None else (~half).long().argsort(stable=True)
+    return order.argsort() < torch.arange(PLAYERS + 1)[:, None]
+
+
+def predicted(seen: Tensor, values: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations of the worth of coalitions, given that of others: the process with all players
+    alike and no white part, averaged over λ and the extra variance of first orders by their evidence."""
+    there, wanted = 2 * seen.double() - 1, 2 * asked.double() - 1
+    everything = torch.cat([there, wanted])
+    overlap, known = everything @ everything.T, len(seen)
+    means, variances, evidence = [], [], []
+    for strength in (0.03, 0.1, 0.2, 0.4):
+        smooth = ((1 + strength) ** PLAYERS) * ((1 - strength) / (1 + strength)) ** ((PLAYERS - overlap) / 2)
+        for first in (0.0, 1.0, 10.0):
+            kernel = smooth + first * strength * overlap
+            kernel = kernel / kernel.diagonal().mean() + 1e4  # the mean is left open
+            root = torch.linalg.cholesky(kernel[:known, :known] + 1e-6 * torch.eye(known))
+            cross = torch.linalg.solve_triangular(root, kernel[:known, known:], upper=False)
+            white = torch.linalg.solve_triangular(root, values[:, None], upper=False)[:, 0]
+            size = white.square().sum() / (known - 3)
+            means.append(cross.T @ white)
+            variances.append(size * (kernel.diagonal()[known:] - cross.square().sum(0)).clamp(min=0))
+            evidence.append(-root.diagonal().log().sum() - (known - 1) / 2 * white.square().sum().log())
+    weights = torch.stack(evidence).softmax(0)[:, None]
+    mean = (weights * torch.stack(means)).sum(0)
+    variance = (weights * (torch.stack(variances) + (torch.stack(means) - mean) ** 2)).sum(0)
+    return mean, variance.sqrt()
+
+
 def posterior() -> Figure:
     """Intervals of four players with more and more evaluations, without a prior and on one, and the exact values."""
     network, person, names = expected()
@@ -230,7 +366,14 @@ def expected() -> tuple[nn.Module, Tensor, list[str]]:
     return network.eval(), x[1:2], data.feature_names
 
 
-DRAWINGS = {"gaussian": gaussian, "diagonal": diagonal, "factors": factors, "posterior": posterior}
+DRAWINGS = {
+    "gaussian": gaussian,
+    "diagonal": diagonal,
+    "factors": factors,
+    "sizes": sizes,
+    "process": process,
+    "posterior": posterior,
+}
 
 
 def main(folder: Path = FOLDER) -> None:

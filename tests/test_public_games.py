@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from public_games import Games, shapley_interactions, shapley_values, walsh_coefficients
+import page_tables
+from public_games import (
+    BEFORE,
+    BUDGETS,
+    PATCHES,
+    PATCHES_BUDGETS,
+    Games,
+    publish,
+    publish_pairs,
+    saved,
+    shapley_interactions,
+    shapley_values,
+    walsh_coefficients,
+)
 from shapiq_peer import Peer
 
 PLAYERS = 5
@@ -70,3 +83,31 @@ def test_a_peer_answers_through_pipes():
             peer.require("NoSuchMethod")
     finally:
         peer.close()
+
+
+def test_what_is_published_makes_the_tables_of_the_page(tmp_path, monkeypatch):
+    cells = {(family, budget) for family in (PATCHES, "soum-15") for budget in {*BUDGETS, *PATCHES_BUDGETS}}
+    figures = {"error": 0.5, "mse": 1e-3, "coverage": 0.95, "coverage of the largest": 0.8, "milliseconds": 2.0}
+    own, before, peer, failed = (
+        dict.fromkeys(sorted(cells), figures | {"error": x}) for x in (0.5, 0.4, 0.25, float("nan"))
+    )
+    publish(tmp_path, own, before, {"near": peer, "broken": failed}, {"ShaplEIG": own})
+    publish_pairs(tmp_path, own, {"near": peer})
+    monkeypatch.setattr(page_tables, "DATA", tmp_path)
+    names = [name for name in page_tables.MADE if name.startswith("public-games")] + ["public-games-patches"]
+    tables = {name: page_tables.table(name) for name in names}
+    assert "| in times of before | 1.25 |" in tables["public-games"]
+    assert "| in times of the best peer | 2.00 |" in tables["public-games"]
+    assert "| families where a peer is ahead | 2 of 2 |" in tables["public-games"]
+    assert "| ViT, 9 patches | **0.500 (0.400)** |" in tables["public-games-errors"]
+    assert "**0.250 near**" in tables["public-games-peers"]
+    assert "95 · **80**" in tables["public-games-coverage"]
+    assert "| near | 0.25 (2) |" in tables["public-games-methods"]
+    assert "| near | 0.25 (2) |" in tables["public-games-pairs"]
+    assert "| held, % | 95 |" in tables["public-games-pairs"]
+    assert "| ShaplEIG, as published | 8 | 2.3 | 0.48 |" in tables["public-games-patches"]
+
+
+def test_what_was_before_is_kept():
+    before = saved(BEFORE, "report", 4)
+    assert {budget for _, budget in before} == {*BUDGETS, *PATCHES_BUDGETS}

@@ -45,3 +45,24 @@ def test_the_drawn_extension_is_right_at_its_ends(drawings):
         mean, slopes = drawings["_extension"](network, image, q, "full")
         assert mean == pytest.approx(network(given)[0, drawings["DIGIT"]].item(), abs=1e-2)
         assert slopes.shape == (64,)
+
+
+def test_contributions_make_the_shapley_values(drawings):
+    """Their mean over sizes is the area below the curve, and all of them add up."""
+    with torch.random.fork_rng(devices=[]):
+        added = drawings["contributions"]()
+    q = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
+    assert torch.allclose(drawings["along"](added, q).mean(1), added.mean(1), atol=1e-6)
+    probability = drawings["scores"]().softmax(1)[:, drawings["DIGIT"]]
+    assert added.mean(1).sum().item() == pytest.approx((probability[-1] - probability[0]).item(), abs=1e-9)
+
+
+def test_the_drawn_process_knows_what_it_has_seen(drawings):
+    """And is certain of nothing else."""
+    with torch.random.fork_rng(devices=[]):
+        path = drawings["_path"]()
+        assert path.sum(1).tolist() == list(range(drawings["PLAYERS"] + 1))
+        seen = path[::2]
+        mean, deviation = drawings["predicted"](seen, drawings["_worth"](seen), path)
+    assert torch.allclose(mean[::2], drawings["_worth"](seen), atol=1e-3)
+    assert deviation[::2].max() < 0.1 * deviation[1::2].min()

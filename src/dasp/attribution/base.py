@@ -49,6 +49,7 @@ class Estimate:
     missed: Tensor | None = None  # True for rows that did not reach the tolerance, (rows,); None if there is none
     evaluations: Tensor | None = None  # of the model for each row, as a `Profile` counts them; None if not known
     evaluated: list[EvaluatedRow | None] | None = None  # the coalitions of each row and their worth, if they are kept
+    background_std: list[Tensor] | None = None  # standard deviations for the choice of the background, if known
     gaps: Tensor | None = None  # Σ values − (f(x) − f(baseline)), if the method knows them already
 
     def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:

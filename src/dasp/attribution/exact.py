@@ -7,6 +7,7 @@ and −s!(N−s−1)!/N! if not, s being its size; so values are accumulated bat
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import comb
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
-from dasp.games.evaluator import MOST_KEPT, Evaluated, Evaluator
+from dasp.attribution.refinement import Refined, background_deviation, collected
+from dasp.games.evaluator import MOST_KEPT, Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.models.calling import Output
@@ -86,30 +88,32 @@ class ExactShapley(PlayerMethod):
         evaluations = sum(game.rows * (2**game.count - 2) for game in active.request.games)
         with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
-            found = [exact_values(evaluator) for evaluator in evaluators]
-        values = active.restored([part for part, _ in found])
-        taken = [torch.full((game.rows,), self.profile().cost(game)) for game in active.request.games]
-        evaluations = active.by_row(taken, 2 * len(request.empties))
-        std = [torch.zeros_like(v) for v in values]
-        return Estimate(values, std, evaluations=evaluations, evaluated=active.evaluated([kept for _, kept in found]))
+            return replace(collected(active, [exact_values(evaluator) for evaluator in evaluators]), missed=None)
 
 
-def exact_values(evaluator: Evaluator) -> tuple[Tensor, Evaluated | None]:
-    """Return the Shapley values of one game, (players, rows, *selected), and what was evaluated, if it is not much."""
+def exact_values(evaluator: Evaluator) -> Refined:
+    """Return the Shapley values of one game, what was evaluated, if it is not much, and how much the values depend on
+    the choice of the baselines, if there are several."""
     game, n = evaluator.game, evaluator.game.count
-    result = torch.empty(n, *evaluator.full.shape, dtype=torch.float64)
+    groups = len(evaluator.empties) if evaluator.sees_background else 1
+    by_group = torch.empty(groups, n, *evaluator.full.shape, dtype=torch.float64)
     keeps = evaluator.full.numel() * 2**n <= MOST_KEPT
     worth = torch.empty(2**n if keeps else 0, *evaluator.full.shape, dtype=torch.float64)
     for part, rows in evaluator.slices():
-        result[:, part] = _values(rows, worth[:, part])
-    values = result.to(game.dtype).to(game.device)
-    if not keeps:
-        return values, None
-    number = torch.arange(2 ** (n - 1), 2**n - 1)  # those with the last player; their complements are without
-    there, others = worth[number], worth[2**n - 1 - number]
-    every = torch.full((game.rows,), len(number))
-    halves = torch.stack([there - others, there + others]) / 2
-    return values, evaluator.evaluated(_members(number, n), halves, every)
+        by_group[:, :, part] = _values(rows, worth[:, part], groups)
+    values = by_group[0] if groups == 1 else evaluator.over_groups(by_group)
+    evaluated = None
+    if keeps:
+        number = torch.arange(2 ** (n - 1), 2**n - 1)  # those with the last player; their complements are without
+        there, others = worth[number], worth[2**n - 1 - number]
+        every = torch.full((game.rows,), len(number))
+        halves = torch.stack([there - others, there + others]) / 2
+        evaluated = evaluator.evaluated(_members(number, n), halves, every)
+    return Refined(
+        values.to(game.dtype).to(game.device), torch.zeros_like(values).to(game.dtype).to(game.device),
+        torch.zeros(game.rows, dtype=torch.bool), torch.full((game.rows,), 2**n), evaluated,
+        background_deviation(by_group).to(game.dtype).to(game.device) if groups > 1 else None,
+    )  # fmt: skip
 
 
 def _members(number: Tensor, players: int) -> Tensor:
@@ -117,12 +121,14 @@ def _members(number: Tensor, players: int) -> Tensor:
     return (number[:, None] >> torch.arange(players) & 1).bool()
 
 
-def _values(evaluator: Evaluator, kept: Tensor) -> Tensor:
-    """The values, from coalitions whose worth is also put into its place in what is `kept`, if that has any."""
+def _values(evaluator: Evaluator, kept: Tensor, groups: int) -> Tensor:
+    """The values for each group of baselines, (groups, players, rows, *selected), from coalitions whose worth is also
+    put into its place in what is `kept`, if that has any."""
     n = evaluator.game.count
     weights = torch.tensor([1 / (n * comb(n - 1, s)) for s in range(n)], dtype=torch.float64)
     # The worths of everybody and of nobody are known, and enter every value with 1/N.
-    total = (evaluator.total / n).expand(n, *evaluator.full.shape).clone()
+    empties = evaluator.empties if groups > 1 else evaluator.empty[None]
+    total = ((evaluator.full - empties) / n)[:, None].expand(groups, n, *evaluator.full.shape).clone()
     chunk = max(1, evaluator.at_once // evaluator.game.rows)
     for start in range(1, 2**n - 1, chunk):
         number = torch.arange(start, min(start + chunk, 2**n - 1))
@@ -130,8 +136,8 @@ def _values(evaluator: Evaluator, kept: Tensor) -> Tensor:
         size = members.sum(1, keepdim=True)
         # (s−1)!(N−s)!/N! = 1/(N·C(N−1, s−1)) for members, −1/(N·C(N−1, s)) for the others
         weight = torch.where(members, weights[(size - 1).clamp(min=0)], -weights[size.clamp(max=n - 1)])
-        worth = evaluator.worth(members)
+        worth = evaluator.worth_by_group(members) if groups > 1 else evaluator.worth(members)[None]
         if len(kept):
-            kept[number] = worth
-        total += torch.tensordot(weight.T, worth, dims=1)
+            kept[number] = evaluator.over_groups(worth) if groups > 1 else worth[0]
+        total += torch.einsum("mp,gm...->gp...", weight, worth)
     return total

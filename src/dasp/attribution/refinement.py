@@ -12,7 +12,7 @@ from dasp.attribution.base import Estimate
 from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
 
-__all__ = ["Refined", "check_replicates", "collected", "refined", "stages"]
+__all__ = ["Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
 
 _NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
 
@@ -26,6 +26,7 @@ class Refined:
     missed: Tensor  # True for rows that did not reach the tolerance
     evaluations: Tensor  # of the model for each row, beside each baseline
     evaluated: Evaluated | None = None  # the coalitions and their worth, if they are kept
+    background: Tensor | None = None  # standard deviations of the mean for the choice of the baselines, if it is known
 
     @staticmethod
     def cat(parts: list[Refined]) -> Refined:
@@ -36,6 +37,7 @@ class Refined:
             torch.cat([part.missed for part in parts]),
             torch.cat([part.evaluations for part in parts]),
             parts[0].evaluated if len(parts) == 1 else None,  # as these are too many to be kept
+            parts[0].background if len(parts) == 1 else None,
         )
 
 
@@ -98,6 +100,12 @@ def _largest(values: Tensor) -> Tensor:
     return torch.maximum(largest, _NEGLIGIBLE * of_row)
 
 
+def background_deviation(by_group: Tensor) -> Tensor:
+    """Return the standard deviation of the mean of values by groups of baselines (groups, …): other baselines of the
+    same kind would give other values, and groups of them show by how much."""
+    return by_group.var(0).div(len(by_group)).sqrt()
+
+
 def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
     """Return the values of each game, for all players, in the dtype and on the device of the inputs."""
     found = list(parts)
@@ -108,6 +116,9 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
         values, std, active.by_row([part.missed for part in found], False),
         active.by_row([part.evaluations * baselines for part in found], 2 * baselines),
         active.evaluated([part.evaluated for part in found]),
+        background_std=None if any(part.background is None for part in found) or not found else active.restored(
+            [part.background for part in found if part.background is not None], deviations=True
+        ),
     )  # fmt: skip
 
 

@@ -193,7 +193,7 @@ class _Known:
         """Evaluate coalitions, all of them if there are no more."""
         game, total = evaluator.game, evaluator.total
         if evaluations >= 2**game.count:
-            values = exact_values(evaluator)[0].cpu().double()
+            values = exact_values(evaluator).mean.cpu().double()
             return _Known(values, torch.zeros_like(values), 0.0, 0.0)
         pairs = Pairs.draw(game.count, (evaluations - 2) // 2, seed)
         prior = given.flatten(1).T

@@ -277,12 +277,14 @@ class Explainer:
             estimate = estimated(made, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
-        gap = request.gaps(values)
+        gap, background = request.gaps(values), None
+        if estimate.background_std is not None:
+            background = request.answer([part.to(game.device, game.dtype) for part in estimate.background_std])
         return Attributions(
             request.answer(values), None if std is None else request.answer(std), request.full, request.empty, gap,
             select.chosen, (choice,) * game.rows, estimate.missed,
             unbalanced_rows(values[0], gap) if entry.propagates else 0, estimate.evaluations,
-            evaluated=estimate.evaluated,
+            evaluated=estimate.evaluated, background_std=background, background_rows=len(game.baselines),
         )  # fmt: skip
 
     def _output(self, target: Any) -> Any:

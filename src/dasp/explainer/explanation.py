@@ -13,6 +13,7 @@ float64, as waterfalls place their labels 1e-8 apart.
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -25,6 +26,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dasp.attribution.bayesian.interaction_regression import interactions_of
+from dasp.attribution.bayesian.semivalues import banzhaf, beta_shapley, semivalues_of
 from dasp.display import channel_axis
 from dasp.errors import BadInput
 from dasp.games.evaluator import EvaluatedRow
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "explanation_class", "is_image", "shap_explanation",
+    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "is_image", "shap_explanation",
     "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
@@ -42,6 +44,22 @@ log = logging.getLogger("dasp")
 
 LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
 _MOST_MEMBERS = 3  # of a group that are named
+
+
+@dataclass(frozen=True)
+class Semivalues:
+    """Semivalues of players, such as Banzhaf values, with their standard deviations.
+
+    `values` and `error_std` are (rows, players), or (rows, players, outputs) for all outputs; those of one row,
+    `semivalues[0]`, have no dimension for rows.
+    """
+
+    values: np.ndarray
+    error_std: np.ndarray
+    feature_names: list[str] | None = None
+
+    def __getitem__(self, row: Any) -> Semivalues:
+        return replace(self, values=self.values[row], error_std=self.error_std[row])
 
 
 @dataclass(frozen=True)
@@ -81,19 +99,52 @@ class _Reasons:
         array([[0., 6.],
                [6., 0.]])
         """
+        mean, deviation = (_outputs_last(part, 2) for part in interactions_of(self._evaluations()))
+        outputs = getattr(self, "output_names", None)
+        named = list(outputs) if mean.ndim > 3 and outputs is not None else None
+        result = Interactions(mean, deviation, self._player_names(mean.shape[1]), named)
+        return result[0] if self._one_row(mean) else result
+
+    def banzhaf(self) -> Semivalues:
+        """Return the Banzhaf values of the rows with their standard deviations, from the same evaluations: the mean
+        contribution of a player to a coalition that each of the others joins with probability ½.
+
+        >>> from dasp import Explainer
+        >>> found = Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]]))
+        >>> found.banzhaf().values
+        array([[3., 3.]])
+        """
+        return self._semivalues(*banzhaf())
+
+    def beta_shapley(self, alpha: float, beta: float) -> Semivalues:
+        """Return the Beta(α, β)-Shapley values of the rows with their standard deviations, from the same evaluations.
+        The larger α, the more a player's contributions to small coalitions count, which data valuation prefers;
+        Beta(1, 1) are Shapley values."""
+        rows = self._evaluations()
+        players = next(len(row.game.players) for row in rows if row is not None)
+        return self._semivalues(*beta_shapley(alpha, beta, players))
+
+    def _semivalues(self, nodes: Tensor, weights: Tensor) -> Semivalues:
+        mean, deviation = (_outputs_last(part, 1) for part in semivalues_of(self._evaluations(), nodes, weights))
+        result = Semivalues(mean, deviation, self._player_names(mean.shape[1]))
+        return result[0] if self._one_row(mean) else result
+
+    def _evaluations(self) -> list[EvaluatedRow | None]:
         if self.evaluated is None or all(row is None for row in self.evaluated):
             raise BadInput(
-                f"interactions need evaluations of coalitions, and none were kept of {self.method}: explain the rows "
-                "by 'exact' or 'bayesian', and if they are many, fewer of them at a time"
+                f"this needs evaluations of coalitions, and none were kept of {self.method}: explain the rows by "
+                "'exact' or 'bayesian', and if they are many, fewer of them at a time"
             )
-        mean, deviation = (_outputs_last(part).numpy() for part in interactions_of(self.evaluated))
-        names, outputs = getattr(self, "feature_names", None), getattr(self, "output_names", None)
-        fits = names is not None and len(names) == mean.shape[1] and all(isinstance(name, str) for name in names)
-        result = Interactions(
-            mean, deviation, list(names) if fits else None,  # type: ignore[arg-type]
-            list(outputs) if mean.ndim > 3 and outputs is not None else None,
-        )  # fmt: skip
-        return result[0] if len(mean) == 1 and len(self.values) != 1 else result  # of one row without its dimension
+        return self.evaluated
+
+    def _player_names(self, players: int) -> list[str] | None:
+        names = getattr(self, "feature_names", None)
+        fits = names is not None and len(names) == players and all(isinstance(name, str) for name in names)
+        return list(names) if fits else None  # type: ignore[arg-type]
+
+    def _one_row(self, found: np.ndarray) -> bool:
+        """True for an explanation of one row without a dimension for rows, as of a game."""
+        return len(found) == 1 and len(self.values) != 1
 
     @property
     def method(self) -> str:
@@ -144,6 +195,8 @@ class Attributions(_Reasons):
     evaluations: Tensor | None = None  # of the model, for each row, as `dasp.methods` counts them
     pieces: list[list[str]] | None = None  # the pieces of each text; None if the rows are no texts
     evaluated: list[EvaluatedRow | None] | None = field(default=None, repr=False)  # coalitions, for `interactions`
+    background_std: Any = None  # standard deviations of the values for the choice of the background's rows, if known
+    background_rows: int = 0  # how many there are
 
     def _repr_html_(self) -> str | None:
         if self.pieces is None:
@@ -157,11 +210,34 @@ class Attributions(_Reasons):
     def cat(parts: Sequence[Attributions]) -> Attributions:
         """Return the rows of all parts, one after the other."""
         columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Attributions)}
-        return Attributions(**{name: _joined(column) for name, column in columns.items()})
+        joined = {name: _joined(column) for name, column in columns.items()}
+        return Attributions(**{**joined, "background_rows": parts[0].background_rows})
+
+    def enough_background(self, tolerance: float = 0.05) -> int | None:
+        """Return how many background rows would do for the largest value of every row to depend on which of them there
+        are by no more than a fraction of it (as one standard deviation); None if that is not known, as with less than
+        four rows and on a prior.
+
+        >>> from dasp import Explainer
+        >>> rows = torch.arange(8.0)[:, None].expand(8, 3)
+        >>> found = Explainer(lambda x: x.sum(1), background=rows).attribute(torch.full((1, 3), 10.0))
+        >>> found.background_std, found.enough_background(0.1)
+        (tensor([[0.8660, 0.8660, 0.8660]]), 15)
+        """
+        if self.background_std is None or not isinstance(self.values, Tensor):
+            return None
+        values, std = (part.abs().reshape(len(self.gap), -1).amax(1) for part in (self.values, self.background_std))
+        share = torch.where(std > 0, std / (tolerance * values), 0)
+        return max(1, math.ceil(self.background_rows * float(share.square().max())))
 
     def warn(self, tolerance: float | None) -> None:
         """Say in the log what is to be doubted."""
         rows = len(self.gap)
+        if (enough := self.enough_background()) is not None and enough > self.background_rows:
+            log.warning(
+                "the largest value of some row depends on which %d background rows there are by more than ± 10 %%; "
+                "%s rows would do (background_std has the standard deviations)", self.background_rows, f"{enough:,}",
+            )  # fmt: skip
         methods = dict.fromkeys(choice.method for choice in self.choices)
         shown = ", ".join(METHODS[each].name if each in METHODS else each for each in methods)
         if self.missed is not None and self.missed.any():
@@ -182,7 +258,7 @@ def _joined(column: list[Any]) -> Any:
     if any(part is None for part in column):
         return None
     if isinstance(column[0], int):
-        return sum(column)
+        return sum(column)  # `background_rows` are set again by `cat`
     if isinstance(column[0], list) or not isinstance(tree_leaves(column[0])[0], Tensor):
         return sum(column, type(column[0])())
     return tree_map(lambda *pieces: torch.cat(pieces), *column)
@@ -226,11 +302,13 @@ def explanation_class() -> Any:
         __qualname__ = "Explanation"  # by which it is unpickled
         choices = ()
         evaluated = None
+        background_std = None
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
+            copied.background_std = self.background_std
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -239,7 +317,18 @@ def explanation_class() -> Any:
             if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
+            part.background_std = self._background_of(item, np.shape(part.values))
             return part
+
+        def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+            """The same of some values, if these are chosen by numbers."""
+            if self.background_std is None:
+                return None
+            try:
+                found = np.asarray(self.background_std)[item]
+            except (IndexError, TypeError):
+                return None
+            return found if found.shape == shape else None
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
             """The evaluations of some of the rows; none of what is not chosen by its rows alone."""
@@ -271,18 +360,19 @@ def shap_explanation(
 ) -> Any:
     """Return attributions to rows of `data` as a `shap.Explanation`."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
-    values, std = (_as_features(part, outputs, data) for part in (result.values, result.std))
+    parts = [_as_features(part, outputs, data) for part in (result.values, result.std, result.background_std)]
     if feature_mask is not None and is_image(data.shape):
-        values, std = (None if part is None else _spread(part, feature_mask, data) for part in (values, std))
+        parts = [None if part is None else _spread(part, feature_mask, data) for part in parts]
     elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
-        values, std = (None if part is None else groups.columns(part) for part in (values, std))
+        parts = [None if part is None else groups.columns(part) for part in parts]
         feature_names = groups.names(feature_names)
         data = groups.data(data)
-    assert values is not None
     if (axis := _channels(data.shape)) is not None:
-        data, values = np.moveaxis(data, axis, 3), np.moveaxis(values, axis, 3)
-        std = None if std is None else np.moveaxis(std, axis, 3)
+        data = np.moveaxis(data, axis, 3)
+        parts = [None if part is None else np.moveaxis(part, axis, 3) for part in parts]
+    values, std, background_std = parts
+    assert values is not None
     explanation = explanation_class()(
         values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
         error_std=std,
@@ -290,6 +380,7 @@ def shap_explanation(
         output_names=_checked(output_names, outputs, "output") if outputs else None,
     )  # fmt: skip
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
+    explanation.background_std = background_std
     return explanation
 
 
@@ -328,9 +419,10 @@ def shap_explanation_of_game(
     return explanation
 
 
-def _outputs_last(part: Tensor) -> Tensor:
-    """Return interactions (rows, *outputs, players, players) as (rows, players, players, outputs)."""
-    return part.flatten(1, -3).movedim(1, -1) if part.dim() > 3 else part
+def _outputs_last(part: Tensor, dimensions: int) -> np.ndarray:
+    """Return (rows, *outputs, players), with so many dimensions of players, with the outputs as the last dimension."""
+    several = part.dim() > 1 + dimensions
+    return (part.flatten(1, -1 - dimensions).movedim(1, -1) if several else part).numpy()
 
 
 def _by_piece(part: Tensor) -> np.ndarray:

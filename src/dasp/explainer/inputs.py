@@ -266,10 +266,10 @@ class Inputs:
     ) -> Any:
         """Return the result as a `shap.Explanation` for each input."""
         _check_disjoint(_masks(parts))
-        values, std = _by_key(result.values), _by_key(result.std)
+        values, std, background = map(_by_key, (result.values, result.std, result.background_std))
         found = {}
         for key, rows in parts.items():
-            own = replace(result, values=values[key], std=std.get(key))
+            own = replace(result, values=values[key], std=std.get(key), background_std=background.get(key))
             names = self.names.get(key) or rows.names or self.columns.get(key)
             found[key] = shap_explanation(own, rows.data, rows.feature_mask, names, output_names)
         return _together(found)
@@ -384,7 +384,10 @@ class RawTables(Inputs):
             parts = [part[..., int(at[0])] if len(at) else torch.zeros_like(part[..., 0]) for at in firsts]
             return torch.stack(parts, -1)
 
-        return replace(result, values=by_column(result.values), std=by_column(result.std))
+        return replace(
+            result, values=by_column(result.values), std=by_column(result.std),
+            background_std=by_column(result.background_std),
+        )  # fmt: skip
 
     def explanations(
         self, result: Attributions, parts: dict[Any, ModelRows], output_names: Sequence[str] | None

@@ -21,6 +21,7 @@ Missing = Literal["raise", "drop"]
 """The answer to coalitions without a finite value: an error, or to do without them."""
 
 
+_FEWEST_BASELINES = 4  # for their differences to say anything
 MOST_KEPT = 2**24  # numbers that are kept of evaluations: 128 MB
 
 
@@ -64,6 +65,7 @@ class Evaluator:
     rows: Tensor  # the numbers of the rows, as the user counts them
     players: Tensor  # the numbers of the players, as the user counts them
     everybody: int  # the number of players, with those that are idle
+    empties: Tensor  # v(∅) for each group of baselines, (groups, rows, *selected)
     missing: Missing = "raise"
 
     @property
@@ -76,7 +78,8 @@ class Evaluator:
         own = part.to(self.game.device) if isinstance(part, Tensor) else part
         return replace(
             self, game=self.game.rows_of(own), select=self.select.rows(part), empty=self.empty[part],
-            full=self.full[part], rows=self.rows[part.cpu() if isinstance(part, Tensor) else part],
+            full=self.full[part], empties=self.empties[:, part],
+            rows=self.rows[part.cpu() if isinstance(part, Tensor) else part],
         )  # fmt: skip
 
     def slices(self) -> list[tuple[slice, Evaluator]]:
@@ -94,6 +97,25 @@ class Evaluator:
             for start in range(0, len(coalitions), chunk):
                 result[start : start + chunk, part] = rows._worth(coalitions[start : start + chunk])
         return self.finite(result, coalitions)
+
+    @property
+    def sees_background(self) -> bool:
+        """True if there are enough baselines to see how much depends on which of them there are."""
+        return len(self.game.baselines) >= _FEWEST_BASELINES and self.missing == "raise"
+
+    def worth_by_group(self, coalitions: Tensor) -> Tensor:
+        """Return v(S) for every row and group of baselines, (groups, m, rows, *selected); see `worth`."""
+        result = torch.empty(len(self.empties), len(coalitions), *self.select.chosen.shape, dtype=torch.float64)
+        for part, rows in self.slices():
+            chunk = max(1, self.at_once // rows.game.rows)
+            for start in range(0, len(coalitions), chunk):
+                result[:, start : start + chunk, part] = rows._worth_by_group(coalitions[start : start + chunk])
+        self.finite(self.over_groups(result), coalitions)
+        return result
+
+    def over_groups(self, by_group: Tensor) -> Tensor:
+        """Return the mean over all baselines of what is by groups of them."""
+        return torch.tensordot(torch.tensor(self.game.group_shares, dtype=by_group.dtype), by_group, dims=1)
 
     def finite(self, worth: Tensor, coalitions: Any) -> Tensor:
         """Return the worth (m, rows, *selected) of coalitions if all of it is finite; else raise an error that names
@@ -124,9 +146,21 @@ class Evaluator:
         there, others = self.worth(members), self.worth(~members)
         return torch.stack([there - others, there + others]) / 2
 
+    def halves_by_group(self, members: Tensor) -> Tensor:
+        """Return the same for each group of baselines, (groups, 2, pairs, rows, *selected)."""
+        there, others = self.worth_by_group(members), self.worth_by_group(~members)
+        return torch.stack([there - others, there + others], 1) / 2
+
     @torch.no_grad()
     def _worth(self, members: Tensor) -> Tensor:
         every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)
         outputs = self.select(self.game.evaluate(self.function, every_row, self.at_once)).cpu().double()
         self.progress.update(len(members) * self.game.rows)
         return outputs
+
+    @torch.no_grad()
+    def _worth_by_group(self, members: Tensor) -> Tensor:
+        every_row = members.to(self.game.device)[:, None].expand(-1, self.game.rows, -1)
+        groups = self.game.evaluate_groups(self.function, every_row, self.at_once)
+        self.progress.update(len(members) * self.game.rows)
+        return torch.stack([self.select(group).cpu().double() for group in groups])

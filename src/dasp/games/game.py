@@ -17,6 +17,7 @@ from dasp.propagation.values import NOBODY, Toggled
 __all__ = ["Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
+_GROUPS = 8  # of baselines
 _FINE = 3  # entries of a player, at most: a pixel's colours
 
 
@@ -150,16 +151,48 @@ class Game:
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
         """Evaluate the model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows,
         *outputs). With as many baselines at once as make no more than `at_once` rows, but at least one."""
-        shares = self.shares or [1 / len(self.baselines)] * len(self.baselines)
+        return self._averages(function, coalitions, at_once, 1)[0]
+
+    def evaluate_groups(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
+        """Evaluate the model on coalitions as `evaluate` does, averaged over the baselines of each group: (groups, m,
+        rows, *outputs)."""
+        averages = self._averages(function, coalitions, at_once, len(self.group_shares))
+        return torch.stack([part / share for part, share in zip(averages, self.group_shares, strict=True)])
+
+    @cached_property
+    def group_shares(self) -> list[float]:
+        """The weights of some groups of baselines, by whose difference one sees how much depends on which baselines
+        there are. Baselines go to one group after the other."""
+        number, shares = min(_GROUPS, len(self.baselines)), self._shares
+        return [sum(shares[group::number]) for group in range(number)]
+
+    def group_averages(self, over: Tensor) -> Tensor:
+        """Return the means over the baselines of each group, along dimension 0."""
+        shares = torch.tensor(self._shares, dtype=over.dtype, device=over.device)
+        number = len(self.group_shares)
+        return torch.stack([
+            torch.tensordot(shares[group::number] / share, over[group::number], dims=1)
+            for group, share in enumerate(self.group_shares)
+        ])  # fmt: skip
+
+    @property
+    def _shares(self) -> Sequence[float]:
+        return self.shares or [1 / len(self.baselines)] * len(self.baselines)
+
+    def _averages(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int, groups: int) -> list[Tensor]:
+        """The parts of the average over all baselines that are of each group of them."""
+        shares = self._shares
         several = max(1, at_once // max(1, len(coalitions) * self.rows))
-        total: Tensor | None = None
+        totals: list[Tensor] = []
         for start in range(0, len(shares), several):
             outputs = self._evaluate(function, self.baselines[start : start + several], coalitions)
-            for share, output in zip(shares[start : start + several], outputs, strict=True):
-                part = output if len(shares) == 1 else output * share
-                total = part if total is None else total.add_(part)
-        assert total is not None
-        return total
+            for place, output in enumerate(outputs, start):
+                part = output if len(shares) == 1 else output * shares[place]
+                if place < groups:
+                    totals.append(part)
+                else:
+                    totals[place % groups].add_(part)
+        return totals
 
     def _evaluate(
         self, function: Callable[..., Tensor], baselines: Sequence[tuple[Tensor, ...]], coalitions: Tensor

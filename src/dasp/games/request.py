@@ -456,7 +456,8 @@ class Request:
         for (rows, game, select), origin in zip(self.parts(), self._origins(), strict=True):
             yield Evaluator(
                 self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
-                at_once or game.rows_at_once, progress, origin.rows, origin.players, origin.everybody, missing,
+                at_once or game.rows_at_once, progress, origin.rows, origin.players, origin.everybody,
+                game.group_averages(self.empties[:, rows].cpu().double()), missing,
             )  # fmt: skip
 
     def _origins(self) -> list[Origin]:

@@ -64,7 +64,8 @@ def interactions(
     """
     std = getattr(values, "error_std", None) if std is None else std
     names = getattr(values, "feature_names", None) if names is None else names
-    data = read(getattr(values, "values", values), names=names, std=std)
+    own = getattr(values, "values", values)
+    data = read(values if callable(own) else own, names=names, std=std)  # a tensor has a method of that name
     found = data.values
     if found.ndim not in (2, 3) or found.shape[-1] != found.shape[-2]:
         raise BadInput(f"interactions of the shape {found.shape} are not those of all pairs, (players, players)")

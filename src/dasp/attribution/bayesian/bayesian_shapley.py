@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from dasp.attribution.bayesian.priors import Prior, covariances, opens, prior_va
 from dasp.attribution.bayesian.process import Regressions, regression_on
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
-from dasp.attribution.refinement import Refined, collected, refined, stages
+from dasp.attribution.refinement import Refined, background_deviation, collected, refined, stages
 from dasp.games.evaluator import MOST_KEPT, Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
@@ -35,6 +36,7 @@ __all__ = ["FEWEST", "BayesianShapley"]
 
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
+_FOR_A_PLAYER = 1.5  # pairs, of a design that begins with single players
 _CLEARLY = 0.5  # of the tolerance: standard deviations are hardly wrong by more than this
 _MOST_CHOSEN = 16  # outputs: for each of them, interactions are chosen and fitted
 _NUMBERS_AT_ONCE = 2**24
@@ -118,7 +120,7 @@ class BayesianShapley(PlayerMethod):
                 seconds): on most networks a sixth to a third less error.
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
                 attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are). It counts from
-                64 evaluations on, without a prior from 2N: before, nothing is known of some players.
+                64 evaluations on, without a prior from 2N or 3N: before, nothing is known of some players.
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
@@ -188,10 +190,9 @@ class _Estimate:
         """Refine the posterior up to a number of evaluations, or a tolerance."""
         game = self.evaluator.game
         if evaluations >= 2**game.count:
-            values, evaluated = exact_values(self.evaluator)
-            if bool(values.isfinite().all()):  # else some coalitions are missing, and may be
-                every, none = torch.full((game.rows,), 2**game.count), torch.zeros(game.rows, dtype=torch.bool)
-                return Refined(values, torch.zeros_like(values), none, every, evaluated)
+            found = exact_values(self.evaluator)
+            if bool(found.mean.isfinite().all()):  # else some coalitions are missing, and may be
+                return found
         pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed, opening=self.opening)
         outputs = self.evaluator.total[0].numel()
         return Refined.cat([
@@ -201,25 +202,55 @@ class _Estimate:
 
     def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
         players, total = self.evaluator.game.count, self.evaluator.total[rows]
-        values = torch.empty(2, len(pairs), *total.shape, dtype=torch.float64)
+        groups = len(self.evaluator.empties) if self.sees_background(len(pairs), total) else 1
+        values = torch.empty(groups, 2, len(pairs), *total.shape, dtype=torch.float64)
         done = 0
 
         def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal done
-            own = self.evaluator.rows_of(rows[left])
-            values[:, done:number, left] = own.halves(pairs.members[done:number])
+            own, members = self.evaluator.rows_of(rows[left]), pairs.members[done:number]
+            halves = own.halves_by_group(members) if groups > 1 else own.halves(members)[None]
+            values[:, :, done:number, left] = halves
             done = number
-            return self._known(pairs.first(number), values[:, :number, left], rows[left])
+            return self._known(pairs.first(number), averaged(values[:, :, :number, left]), rows[left])
 
-        # Without a prior, fewer pairs than players say nothing of some of them.
-        first = max(_FIRST_PAIRS, players) if self.prior is None else _FIRST_PAIRS
+        def averaged(by_group: Tensor) -> Tensor:
+            return self.evaluator.over_groups(by_group) if groups > 1 else by_group[0]
+
+        # Without a prior, fewer pairs than players say nothing of some of them, or nothing but of single players.
+        each = _FOR_A_PLAYER if self.opening else 1 if self.prior is None else 0
+        first = max(_FIRST_PAIRS, ceil(each * players))
         numbers = stages(first, len(pairs), _GROWTH, tolerance)
         found = refined(numbers, tolerance, len(rows), fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
         if tolerance is not None and len(pairs) < first:
             found = replace(found, missed=torch.ones_like(found.missed))
         if len(rows) < self.evaluator.game.rows or values.numel() > 2 * MOST_KEPT:
             return found
-        return replace(found, evaluated=self.evaluator.evaluated(pairs.members, values, (found.evaluations - 2) // 2))
+        seen = (found.evaluations - 2) // 2  # pairs of each row
+        background = self._background(pairs, values, seen) if groups > 1 else None
+        evaluated = self.evaluator.evaluated(pairs.members, averaged(values), seen)
+        return replace(found, evaluated=evaluated, background=background)
+
+    def sees_background(self, pairs: int, total: Tensor) -> bool:
+        """True if it is to be found out how much depends on the choice of the baselines: not on a prior, which is the
+        same for all of them, and not if there would be too much to keep."""
+        numbers = 2 * len(self.evaluator.empties) * pairs * total.numel()
+        return self.evaluator.sees_background and self.prior is None and numbers <= 2 * MOST_KEPT
+
+    def _background(self, pairs: Pairs, values: Tensor, numbers: Tensor) -> Tensor:
+        """Standard deviations (players, rows, *selected) for the choice of the baselines, from values by groups of
+        them, (groups, 2, pairs, rows, *selected), of which each row has a number."""
+        totals = self.evaluator.full - self.evaluator.empties
+        result = torch.empty(pairs.players, *totals.shape[1:], dtype=torch.float64)
+        for number in numbers.unique().tolist():
+            rows = (numbers == number).nonzero()[:, 0]
+            regression = self.regressions.on(pairs.first(number), self.seed, opening=self.opening)
+            by_group = [
+                self._posterior(regression, halves[:, :number, rows], rows, total[rows])[0]
+                for halves, total in zip(values, totals, strict=True)
+            ]
+            result[:, rows] = background_deviation(torch.stack(by_group))
+        return result
 
     def _known(self, pairs: Pairs, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations (players, rows, *selected), by the pairs that have values."""
@@ -239,8 +270,11 @@ class _Estimate:
             mean[:, own], deviation[:, own] = self._posterior(regression, values[:, pattern][:, :, own], rows[own])
         return mean, deviation
 
-    def _posterior(self, regression: Regression, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        game, total = self.evaluator.game, self.evaluator.total[rows]
+    def _posterior(
+        self, regression: Regression, values: Tensor, rows: Tensor, total: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        game = self.evaluator.game
+        total = self.evaluator.total[rows] if total is None else total
         prior = torch.zeros(total.numel(), game.count, dtype=torch.float64)
         if self.prior is not None:
             prior = self.prior[:, rows].flatten(1).T

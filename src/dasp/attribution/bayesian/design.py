@@ -13,9 +13,11 @@ pairs left is left out from then on.
 spread over sizes integrates at random nodes; Simpson's rule, with nodes at q = 0, ½ and 1, is exact for interactions of
 up to four players. So where nothing is known beforehand and there are few players, the design begins with all single
 players (whose pairs are all but one), goes on with 2N pairs of which two of three are halves, and only then spreads
-evenly: the longer it is, the more nodes there are. Within a size, the next coalition is the one of several that is
-least like those before, which makes halves nearly orthogonal, as rows of a Hadamard matrix are. With a good prior, or
-with many players, single players say little that is not known, and an even spread is better (see `priors.opens`).
+evenly: the longer it is, the more nodes there are. (Of more than 24 players, a sixth of N of these pairs come before
+the single players: an estimate may end before all of these were seen, and must see that halves are otherwise.) Within a
+size, the next coalition is the one of several that is least like those before, which makes halves nearly orthogonal, as
+rows of a Hadamard matrix are. With a good prior, or with many players, single players say little that is not known, and
+an even spread is better (see `priors.opens`).
 
 A longer design begins with the shorter one.
 """
@@ -26,7 +28,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import islice
 from math import comb, exp, inf, lgamma, log
 
 import numpy as np
@@ -37,8 +39,9 @@ __all__ = ["MOST_CHOSEN", "MOST_OPENED", "Pairs", "pair_count"]
 
 MOST_OPENED = 64  # players
 MOST_CHOSEN = 1023  # pairs
-_HALVES = 2 / 3  # of the pairs after the single players
-_HALVES_FOR = 2  # times as many pairs as players
+_HALVES = 2 / 3  # of the pairs before and after the single players
+_MIXED_FOR = 2  # times as many pairs as players
+_BEFORE_SINGLES, _FEW_PLAYERS = 1 / 6, 24  # the first of these pairs, for more than so many players
 _UNEVEN = 0.35  # of the halves have one player less
 _CANDIDATES = 16  # coalitions of a size, among which the next one is chosen
 _ALL_AT_ONCE = 2**13  # coalitions of a size, which are all drawn at once
@@ -183,15 +186,26 @@ def _others(players: int, sizes: np.ndarray, chosen: _Chosen, seed: int) -> np.n
 
 
 def _opening_sizes(players: int, seed: int, left: list[float]) -> Iterator[int]:
-    """Sizes one after the other: single players, halves among an even spread, the even spread."""
+    """Sizes one after the other: of more than 24 players, some halves and others; single players; halves among an even
+    spread; the even spread."""
+    even = _sizes(players, seed, left)
+    mixed = _mixed_sizes(players, even)
+    before = round(_BEFORE_SINGLES * players) if players > _FEW_PLAYERS else 0
+    yield from islice(mixed, before)
     yield from [1] * int(left[0])
-    even, shares, halves = _sizes(players, seed, left), 0.5, 0.5
-    for k in count():
-        shares += _HALVES
-        if k < _HALVES_FOR * players and shares >= 1:
-            shares -= 1
-            halves = (halves + _GOLDEN) % 1
-            yield max(1, players // 2 - (halves < _UNEVEN))
+    yield from islice(mixed, _MIXED_FOR * players - before)
+    yield from even
+
+
+def _mixed_sizes(players: int, even: Iterator[int]) -> Iterator[int]:
+    """Sizes of halves, some of them with one player less, among others."""
+    share = place = 0.5
+    while True:
+        share += _HALVES
+        if share >= 1:
+            share -= 1
+            place = (place + _GOLDEN) % 1
+            yield max(1, players // 2 - (place < _UNEVEN))
         else:
             yield next(even)
 

@@ -6,7 +6,8 @@ of; its Shapley interaction index is of these alone. With v = Σ_A c_A Π_{j∈A
     I_ij = Σ_{A∋i,j, |A| even} 4c_A/(|A|−1),        1/(|A|−1) = ∫₀¹ t^{|A|−2} dt
 
 so it is a linear functional of the game, and has a posterior under the same Gaussian process: c_A ~ N(0, λ^|A|), with a
-further variance ρ of the interactions of two, and a white part of variance ω. Its covariance with the half sum of z is
+further variance ρ of the interactions of two (the same for all, or larger for players with larger contributions), and
+a white part of variance ω. Its covariance with the half sum of z is
 
     4z_iz_j/(N(N−1)/2) ρ  +  4λ²z_iz_j ∫₀¹ [½Π_{k≠i,j}(1 + tλz_k) + ½Π_{k≠i,j}(1 − tλz_k) − 1] dt  +  2ω w_ij(S)
 
@@ -18,7 +19,7 @@ half sum of nobody and everybody and all others, are left open. λ, ρ and ω ar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -29,13 +30,18 @@ from torch import Tensor
 from dasp.attribution.bayesian.design import MOST_CHOSEN, Pairs, pair_count
 from dasp.games.evaluator import Evaluated, EvaluatedRow
 
-__all__ = ["InteractionPosterior", "InteractionRegression", "interactions_of", "mixed"]
+__all__ = ["InteractionPosterior", "InteractionRegression", "interactions_of", "learned", "mixed"]
 
 _SHAPES = [(order, rough, two) for order in (1.0, 3.0) for rough in (0.02, 0.2) for two in (1.0, 10.0)] + [
     (1.0, 1.0, two) for two in (0.1, 1.0, 10.0)
 ]
 _OPEN = 1e4  # the variance of what is left open, relative to that of all else
 _JITTER = 1e-9
+_WIDER = 1.2  # variances, for what none of the models knows; chosen on half of the public games, as what follows
+_EXPONENTS = (0.5, 1.0)  # of relevances
+_RELEVANCES = (0.05, 4.0)  # the least and the largest, in parts of the mean
+_RIDGE = 0.1
+_MOST_RELEVANT = 511  # pairs: more of them take long, for every column by itself
 
 
 @dataclass(frozen=True)
@@ -60,15 +66,29 @@ class InteractionRegression:
     1.0
     """
 
-    def __init__(self, pairs: Pairs, *, ends: bool = True, shapes: list[tuple[float, float, float]] = _SHAPES) -> None:
+    def __init__(
+        self,
+        pairs: Pairs,
+        *,
+        ends: bool = True,
+        shapes: list[tuple[float, float, float]] = _SHAPES,
+        relevances: Tensor | None = None,
+    ) -> None:
         n = pairs.players
         everybody = torch.ones(int(ends), n, dtype=torch.bool)
         self.players, members = n, torch.cat([pairs.members, everybody])
+        self._open = 1 + int(ends)  # numbers that are left open
         sign, sizes = 2 * members.double() - 1, members.sum(1)
         self.first, self.second = torch.triu_indices(n, n, 1)
         product = sign[:, self.first] * sign[:, self.second]
         inside = members[:, self.first].long() + members[:, self.second].long()
         overlap, couples = sign @ sign.T, n * (n - 1) / 2
+        two_kernel, two_cross = (overlap**2 - n) / (2 * couples), torch.full((len(self.first),), 4 / couples).double()
+        if relevances is not None:
+            own = relevances[self.first] * relevances[self.second]
+            scale = own.sum()
+            two_kernel = (((sign * relevances) @ sign.T) ** 2 - relevances.square().sum()) / (2 * scale)
+            two_cross = 4 * own / scale
         white = _weights(n)[inside, sizes[:, None]]
         end = (sizes == n).double()
         open_kernel = _OPEN * (1 + torch.outer(end, end))
@@ -76,10 +96,10 @@ class InteractionRegression:
         self._parts = []
         for order, rough, two in shapes:
             smooth = _Smooth.of(overlap, sizes, inside, n, min(0.9, order / n))
-            covariance = two * (overlap**2 - n) / (2 * couples) + (1 - rough) * smooth.kernel + open_kernel
+            covariance = two * two_kernel + (1 - rough) * smooth.kernel + open_kernel
             covariance.diagonal().add_(rough + _JITTER)
-            cross = product * (two * 4 / couples + (1 - rough) * smooth.cross) + 2 * rough * white + open_cross
-            variance = two * 16 / couples + (1 - rough) * smooth.variance + 2 * rough * _white_variance(n)
+            cross = product * (two * two_cross + (1 - rough) * smooth.cross) + 2 * rough * white + open_cross
+            variance = two * 4 * two_cross + (1 - rough) * smooth.variance + 2 * rough * _white_variance(n)
             root = torch.linalg.cholesky(covariance)
             solved = torch.linalg.solve_triangular(root, cross, upper=False)
             left = (variance + open_variance - solved.square().sum(0)).clamp(min=0)
@@ -91,22 +111,28 @@ class InteractionRegression:
         """The number of numbers of eight bytes that it keeps."""
         return sum(root.numel() + solved.numel() for root, solved, _, _ in self._parts)
 
-    def posterior(self, sums: Tensor) -> InteractionPosterior:
+    def posterior(self, sums: Tensor, *others: InteractionRegression) -> InteractionPosterior:
         """Return the posterior of the interactions, given half sums (pairs, columns): those of the design, and with
-        `ends` one more, (v(P) + v(∅))/2."""
+        `ends` one more, (v(P) + v(∅))/2. Other regressions on the same pairs are averaged with this one, by their
+        evidence."""
         size = (sums - sums.mean(0)).abs().amax(0)
         size = torch.where(size > 0, size, 1)
         values = (sums - sums.mean(0)) / size
-        freedom = len(sums) - 2  # of which the open ones take two
-        means, variances, evidence = [], [], []
+        known = [each for regression in (self, *others) for each in regression._models(values)]
+        mean, variance = mixed(*(torch.stack(part) for part in zip(*known, strict=True)))
+        rms = mean.square().mean(1, keepdim=True).sqrt()
+        share = 1 + (mean / torch.where(rms > 0, rms, 1)).square()  # large ones are pulled to zero by more than others
+        variance = variance * share * (_WIDER / share.mean(1, keepdim=True))
+        return InteractionPosterior(self._square(mean * size[:, None]), self._square(variance.sqrt() * size[:, None]))
+
+    def _models(self, values: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The means and variances (columns, couples) of each model, and the logarithms of its evidence (columns,)."""
+        freedom = len(values) - self._open
         for root, solved, left, log_determinant in self._parts:
             white = torch.linalg.solve_triangular(root, values, upper=False)
             squares = white.square().sum(0).clamp(min=torch.finfo(white.dtype).tiny)
-            means.append((solved.T @ white).T)
-            variances.append(left * (squares / max(1, freedom - 2))[:, None])
-            evidence.append(-(log_determinant + freedom * squares.log()) / 2)
-        mean, variance = mixed(torch.stack(means), torch.stack(variances), torch.stack(evidence))
-        return InteractionPosterior(self._square(mean * size[:, None]), self._square(variance.sqrt() * size[:, None]))
+            variance = left * (squares / max(1, freedom - 2))[:, None]
+            yield (solved.T @ white).T, variance, -(log_determinant + freedom * squares.log()) / 2
 
     def _square(self, values: Tensor) -> Tensor:
         result = torch.zeros(len(values), self.players, self.players, dtype=values.dtype)
@@ -114,31 +140,44 @@ class InteractionRegression:
         return result
 
 
-def interactions_of(rows: Sequence[EvaluatedRow | None]) -> tuple[Tensor, Tensor]:
-    """Return the interactions of all pairs of players of each row and their standard deviations, (rows, *selected,
-    players, players), from what was evaluated. Idle players have none, and rows of which nothing was evaluated, as they
-    have no two busy players, are all 0."""
+Learned = Callable[[Evaluated, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""A function of a game, the places of some of its pairs and some of its rows, which gives means and standard deviations
+(rows and outputs, players) or (rows and outputs, players, players)."""
+
+
+def learned(rows: Sequence[EvaluatedRow | None], function: Learned, dimensions: int) -> tuple[Tensor, Tensor]:
+    """Return what a function learns of each row from what was evaluated, and its standard deviations, (rows, *selected,
+    players) or with players twice. Idle players have 0, and so have rows of which nothing was evaluated, as they have
+    no two busy players."""
     known = next((row.game for row in rows if row is not None), None)
     if known is None:
         raise ValueError("nothing was evaluated of these rows")
-    selected = known.ends.shape[2:]
-    result = torch.zeros(2, len(rows), *selected, known.everybody, known.everybody, dtype=torch.float64)
-    alike: dict[tuple[int, int, bytes], list[int]] = defaultdict(list)  # rows of one game with the same pairs
+    selected, players = known.ends.shape[2:], (known.everybody,) * dimensions
+    result = torch.zeros(2, len(rows), *selected, *players, dtype=torch.float64)
+    alike: dict[tuple[int, bytes], list[tuple[int, EvaluatedRow]]] = defaultdict(list)  # with the same pairs of a game
     for place, row in enumerate(rows):
         if row is not None:
-            there = _there(row)
-            alike[id(row.game), len(there), there.numpy().tobytes()].append(place)
-    for places in alike.values():
-        first = rows[places[0]]
-        assert first is not None
-        own = torch.tensor([row.row for row in (rows[place] for place in places) if row is not None])
-        found = _posterior(first.game, _there(first), own)
-        one, other = torch.meshgrid(first.game.players, first.game.players, indexing="ij")
-        for part, values in zip(result, (found.mean, found.deviation), strict=True):
-            spread = torch.zeros(*values.shape[:1], known.everybody, known.everybody, dtype=values.dtype)
-            spread[:, one, other] = values
+            alike[id(row.game), _there(row).numpy().tobytes()].append((place, row))
+    for several in alike.values():
+        game, places = several[0][1].game, [place for place, _ in several]
+        found = function(game, _there(several[0][1]), torch.tensor([row.row for _, row in several]))
+        busy = torch.meshgrid(*[game.players] * dimensions, indexing="ij")
+        for part, values in zip(result, found, strict=True):
+            spread = torch.zeros(len(values), *players, dtype=values.dtype)
+            spread[(slice(None), *busy)] = values  # type: ignore[index]
             part[places] = spread.unflatten(0, (len(places), *selected))
     return result[0], result[1]
+
+
+def interactions_of(rows: Sequence[EvaluatedRow | None]) -> tuple[Tensor, Tensor]:
+    """Return the interactions of all pairs of players of each row and their standard deviations, (rows, *selected,
+    players, players), from what was evaluated."""
+
+    def both(game: Evaluated, there: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        known = _posterior(game, there, own)
+        return known.mean, known.deviation
+
+    return learned(rows, both, 2)
 
 
 def _there(row: EvaluatedRow) -> Tensor:
@@ -155,7 +194,31 @@ def _posterior(game: Evaluated, there: Tensor, rows: Tensor) -> InteractionPoste
         return _exact(pairs, sums)
     if len(pairs) > MOST_CHOSEN:  # more take long, and tell little more than the first of them
         pairs, sums = Pairs(pairs.members[:MOST_CHOSEN]), torch.cat([sums[:MOST_CHOSEN], sums[-1:]])
-    return InteractionRegression(pairs).posterior(sums)
+    alike = InteractionRegression(pairs)
+    if len(pairs) > _MOST_RELEVANT:
+        return alike.posterior(sums)
+    differences = game.halves[0][there][:, rows].flatten(1)
+    columns = [
+        alike.posterior(column[:, None], *_by_relevances(pairs, y))
+        for column, y in zip(sums.unbind(1), differences.unbind(1), strict=True)
+    ]
+    return InteractionPosterior(
+        *(torch.cat(part) for part in zip(*((c.mean, c.deviation) for c in columns), strict=True))
+    )
+
+
+def _by_relevances(pairs: Pairs, differences: Tensor) -> list[InteractionRegression]:
+    """Regressions in which players with larger contributions are thought to interact more: half differences (pairs,)
+    are other numbers than the half sums that are explained."""
+    sign = 2 * pairs.members.double() - 1
+    size = differences.abs().max().clamp(min=1e-300)
+    ridge = _RIDGE * len(sign) * torch.eye(pairs.players, dtype=sign.dtype)
+    slopes = torch.linalg.solve(sign.T @ sign + ridge, sign.T @ (differences / size)).abs()
+    if not float(slopes.sum()) > 0:
+        return []
+    relevances = [(slopes / slopes.mean()) ** exponent for exponent in _EXPONENTS]
+    relevances = [(each / each.mean()).clamp(*_RELEVANCES) for each in relevances]
+    return [InteractionRegression(pairs, relevances=each / each.mean()) for each in relevances]
 
 
 def _exact(pairs: Pairs, sums: Tensor) -> InteractionPosterior:
@@ -192,8 +255,9 @@ class _Smooth:
         slope, base = np.arctanh(strength), n * np.log1p(-(strength**2)) / 2
         kernel = ((base + slope * overlap).exp() + (base - slope * overlap).exp()) / 2
         kernel -= 1 + strength**2 * (overlap**2 - n) / 2
-        scale = ((1 + strength) ** n + (1 - strength) ** n) / 2 - 1 - strength**2 * n * (n - 1) / 2
-        scale = max(scale, 1e-300)
+        scale = sum(comb(n, k) * strength**k for k in range(4, n + 1, 2))
+        if scale == 0:  # of two or three players
+            return _Smooth(torch.zeros_like(kernel), torch.zeros(inside.shape, dtype=kernel.dtype), 0.0)
         nodes, weights = (torch.tensor(x / 2) for x in np.polynomial.legendre.leggauss(24))
         t = strength * (nodes + 0.5)[:, None]
         there = torch.arange(n - 1)  # of the other players

@@ -55,6 +55,7 @@ _FEW_SHAPES = [(1.0, 0.2, 1.0), (1.0, 0.2, 10.0)]  # of interactions, which need
 _TRIED = 3  # shapes, the most probable ones, with relevances
 _RELEVANT = (4, 511)  # relevances are tried from so many pairs for each player on, up to so many pairs
 _WAVES, _PAIRS_FOR_A_WAVE = 3, 48
+_FEWEST_INTERACTING = 3  # players
 _JUMP_FROM = 1.5  # pairs for each player
 _JITTER = 1e-10
 # By how much variances are multiplied, for what none of the models knows: with many pairs, and where hardly more than
@@ -225,6 +226,9 @@ class _Smooth:
         """From λ of every player."""
         n, members = pairs.players, pairs.members
         sign = 2 * members.double() - 1
+        if n < _FEWEST_INTERACTING:
+            nothing = torch.zeros(len(sign), n, dtype=sign.dtype)
+            return _Smooth(torch.zeros(len(sign), len(sign), dtype=sign.dtype), nothing, torch.zeros_like(nothing[0]))
         slopes, base = torch.atanh(relevances), torch.log1p(-relevances.square()).sum() / 2
 
         def odd(overlap: Tensor, first: Tensor) -> Tensor:
