@@ -27,7 +27,7 @@ OTHER = {
     "baselines": "0.5", "background": Path("b.npy"), "players": "window:2",
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
-    "output": Path("other.parquet"), "with_data": True, "report": Path("page.html"),
+    "output": Path("other.parquet"), "with_data": True, "interactions": True, "report": Path("page.html"),
     "overwrite": True,
     "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
     "engine": "ray", "workers": 2, "ray_address": "auto",

@@ -40,6 +40,16 @@ def wide():
     return net(200)
 
 
+class Rivals(nn.Module):
+    def forward(self, x):
+        sizes = torch.linspace(2, -1, x.shape[1] - 1)
+        return (x[:, 1:] * x[:, :-1] * sizes).sum(1, keepdim=True)
+
+
+def rivals():
+    return nn.Sequential(Rivals()).eval()
+
+
 def tiny():
     model = net(8)
     model[2].weight.data *= 1e-9
@@ -80,7 +90,8 @@ TEXTS = ["A good film is never too long.", "the lazy dog", "</p><script>document
 # What is typed after `dasp explain`, for every page.
 JOBS = {
     "table": "shown:table table.csv --method bayesian --max-evaluations 100 --tolerance 0.1 --id name",
-    "evil": "shown:table evil.csv --method bayesian --max-evaluations 40",
+    "evil": "shown:table evil.csv --method bayesian --max-evaluations 40 --interactions",
+    "pairs": "shown:rivals pairs.csv --method bayesian --max-evaluations 200 --interactions",
     "one": "shown:table one.csv",
     "classes": "shown:classes table.csv --drop name",
     "unknown": "shown:table table.csv --method gradient --drop name",
@@ -92,7 +103,7 @@ JOBS = {
     "blocks": "shown:images digits --players block:2 --method bayesian --max-evaluations 40",
     "superpixels": "shown:colours photos --players superpixel:8",
     "sequence": "shown:letters letters.npy --players window:1 --method bayesian --max-evaluations 100",
-    "series": "shown:waves waves.npy --players window:10 --method bayesian --max-evaluations 40",
+    "series": "shown:waves waves.npy --players window:10 --interactions",
     "text": "language reviews.csv --text review",
 }
 
@@ -113,6 +124,8 @@ def write_files(folder: Path) -> None:
     large.to_csv(folder / "large.csv", index=False)
     many = [f"feature_{i:03}_with_a_name_of_forty_characters" for i in range(200)]
     pd.DataFrame(random.normal(size=(6, 200)), columns=many).to_csv(folder / "wide.csv", index=False)
+    paired = [f"{LONG}_on_the_left", *(f"input_{i:02}" for i in range(1, 14))]
+    pd.DataFrame(random.normal(1, 1, (12, 14)).round(3), columns=paired).to_csv(folder / "pairs.csv", index=False)
     for kind, shape in (("digits", (8, 8)), ("photos", (16, 16, 3))):
         (folder / kind).mkdir()
         for i in range(4):

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from html.parser import HTMLParser
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -370,3 +371,85 @@ def test_outputs_have_their_names(here, tmp_path):
     assert f"the largest of each row ({', '.join(names.values())})" in "".join(
         Seen((tmp_path / "page.html").read_text()).texts
     )
+
+
+def pairs_of(name):
+    """The interactions of an output with their standard deviations, (rows, pairs), and the pairs of names."""
+    write_page(name)
+    table = pq.read_table(f"{name}.parquet")
+    names = table.column_names
+    players = [one for one in names[4 : names.index("gap")] if not one.startswith("error_std:")]
+    found = [np.array(table[column].to_pylist()) for column in ("interactions", "interactions_std")]
+    return (*found, list(combinations(players, 2)))
+
+
+def test_mean_interactions_have_their_intervals(here):
+    values, std, names = pairs_of("pairs")
+    rows = len(values)
+    halves = np.hypot(
+        stats.t.ppf(0.975, rows - 1) * values.std(0, ddof=1) / rows**0.5, 1.96 * (std**2).sum(0) ** 0.5 / rows
+    )
+    known = statistics_of(read(here / "pairs.parquet")).pairs
+    assert [pair.players for pair in known] == list(combinations(range(14), 2))
+    np.testing.assert_allclose([pair.mean for pair in known], values.mean(0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose([pair.half for pair in known], halves, rtol=1e-3)
+    cells = [
+        attributes
+        for tag, attributes in Seen(write_page("pairs").read_text()).tags
+        if tag == "td" and "title" in attributes
+    ]
+    assert len(cells) == 12 * 11  # of 14 players, the largest
+    doubted = {
+        f"{one} × {other}": abs(mean) <= half
+        for (one, other), mean, half in zip(names, values.mean(0), halves, strict=True)
+    }
+    for cell in cells:
+        name, said = cell["title"].split(": ")
+        assert doubted[name] == ("unsure" in cell["class"]) == said.endswith(", uncertain")
+    assert 0 < sum("unsure" in cell["class"] for cell in cells) < len(cells)
+
+
+def test_a_row_has_its_largest_pairs(here):
+    values, std, names = pairs_of("pairs")
+    found = data_of(write_page("pairs"))
+    for row, own, errors in zip(found["rows"], values, std, strict=True):
+        order = np.argsort(-np.abs(own))[:5]
+        assert [(found["pairs"][one], found["pairs"][other]) for one, other, *_ in row["pairs"]] == [
+            names[k] for k in order
+        ]
+        assert [pair[2] for pair in row["pairs"]] == pytest.approx(own[order], rel=1e-4)
+        assert [pair[3] for pair in row["pairs"]] == pytest.approx(1.96 * errors[order], rel=1e-4)
+
+
+def test_names_of_pairs_are_escaped(here):
+    text = write_page("evil").read_text()
+    section = text[text.index('<section aria-labelledby="pairs">') : text.index('<section aria-labelledby="rows">')]
+    assert "<script" not in section
+    assert "<img" not in section
+    shown = {
+        tuple(a["title"].split(": ")[0].split(" × ")) for tag, a in Seen(section).tags if tag == "td" and "title" in a
+    }
+    assert (EVIL[0], EVIL[1]) in shown or (EVIL[1], EVIL[0]) in shown
+
+
+def test_pages_without_interactions_say_nothing_of_them(here):
+    for name in ("table", "one", "text", "superpixels"):
+        assert "Which pairs interact" not in write_page(name).read_text().split("<script", 1)[0]
+        assert data_of(write_page(name))["pairs"] == []
+    assert data_of(write_page("series"))["pairs"][0] == "steps 0 to 9"
+
+
+def test_interactions_that_are_not_known(here, tmp_path):
+    write_page("pairs")
+    table = pq.read_table("pairs.parquet")
+    for gone, said in ((1, "on average over 11 rows"), (12, "The interactions are not known of any row")):
+        cut = table
+        for name in ("interactions", "interactions_std"):
+            lists = [None] * gone + table[name].to_pylist()[gone:]
+            cut = cut.set_column(cut.column_names.index(name), name, pa.array(lists, table.schema.field(name).type))
+        pq.write_table(cut, tmp_path / "out.parquet")
+        write_report(tmp_path / "out.parquet", tmp_path / "page.html")
+        assert said in (tmp_path / "page.html").read_text()
+        assert [row["pairs"] is None for row in data_of(tmp_path / "page.html")["rows"]] == [True] * gone + [False] * (
+            12 - gone
+        )

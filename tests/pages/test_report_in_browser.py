@@ -212,3 +212,18 @@ def test_swarms_are_of_one_output_if_one_is_chosen(here, look):
 def test_texts_are_in_the_table(here, look):
     page = look(write_page("text"))
     assert page.locator("#table tbody td.words").first.inner_text() == TEXTS[0]
+
+
+def test_pairs_of_the_chosen_row(here, look):
+    page = look(write_page("pairs"), width=390, at="#row=3")
+    table = pd.read_parquet("pairs.parquet")
+    largest = max(table.interactions[3], key=abs)
+    lines = page.locator("#card table.pairs tr")
+    assert lines.count() == 5
+    assert lines.first.locator("td.number").inner_text().startswith("+" if largest > 0 else "−")
+    doubted = page.evaluate("data.rows[3].pairs.map(([, , value, half]) => Math.abs(value) <= half)")
+    assert [lines.nth(i).locator(".bar.unsure").count() == 1 for i in range(5)] == doubted
+    cell = page.locator("table.heat td.cell").first
+    assert re.match(r".+ × .+: [+−][\d.]+ ± [\d.]+", cell.get_attribute("title"))
+    assert page.locator("table.heat thead th").first.inner_text() == "input_02\n1"
+    assert page.evaluate("document.querySelector('table.heat').getBoundingClientRect().right") <= 390

@@ -23,7 +23,7 @@ __all__ = ["RESERVED", "Normalization", "absent_record", "absent_values", "check
 
 RESERVED = (
     "id", "target", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values", "error_std",
-    "pieces", "players", "data",
+    "pieces", "players", "data", "interactions", "interactions_std",
 )  # fmt: skip
 _PREFIXES = ("error_std:", "data:")
 _FEW = 64  # entries that are told one by one

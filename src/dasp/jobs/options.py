@@ -119,6 +119,9 @@ class Options:
         "Output", "File to write: a .parquet or .csv file.", flags=("--output", "-o"), identity=False)]
     with_data: Annotated[bool, Option(
         "Output", "Write the inputs beside their values, in columns data:NAME.", texts=False)] = False
+    interactions: Annotated[bool, Option(
+        "Output", "Write the interactions of all pairs of players, too, from the coalitions that are evaluated anyway: "
+        "of up to 30 players, in a .parquet file.", texts=False)] = False
     report: Annotated[Path | None, Option(
         "Output", "Page to write as well: a .html file that shows the result. The inputs are written with it, as by "
         "--with-data.", identity=False)] = None
@@ -172,6 +175,10 @@ class Options:
             raise BadInput(
                 f"--output is {self.output}, but texts have different numbers of pieces, which are lists; a name that "
                 "ends in .parquet is needed"
+            )
+        if self.interactions and self.output.suffix.lower() == ".csv":
+            raise BadInput(
+                f"--output is {self.output}, but --interactions writes lists; a name that ends in .parquet is needed"
             )
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")

@@ -24,6 +24,7 @@ from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.explanation import Attributions
 from dasp.explainer.inputs import far_from_zero
 from dasp.formatting import display_name
+from dasp.games.evaluator import MOST_KEPT
 from dasp.games.request import PREDICTED
 from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
 from dasp.jobs.identity import FilesRead, check_not_read, fingerprint
@@ -34,6 +35,7 @@ from dasp.jobs.reading.source import Source
 from dasp.jobs.reading.tables import TableSource, outputs_listed
 from dasp.jobs.record import AbsentInputs, JobRecord
 from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outputs_of
+from dasp.methods import METHODS
 from dasp.models.loading import read_model
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
@@ -42,6 +44,8 @@ __all__ = ["Plan", "Say", "plan"]
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _CHUNK_TEXTS = 16  # of which each takes hundreds of evaluations
 _LISTED = 10
+_MOST_PAIRED = 30  # players whose pairs are written
+_EVALUATIONS = 2048  # of a row by BayesianShapley, if no other number is given
 _DTYPES, _WHOLE = ("float16", "float32", "float64"), "int64"
 
 Say = Callable[[str], None]
@@ -89,6 +93,9 @@ def _plan_rows(
         say(line)
     absent = absent_values(options, source, checked.like, dtype, seen.mean)
     mask, names, masks = _players(checked)
+    number = int(np.prod(shape)) if mask is None else int(mask.max()) + 1  # of players
+    if options.interactions:
+        _check_pairs(number, masks)
     outputs = _outputs(model, seen, source, options)
     before = _chosen_before(options, parameters, earlier)
     task = Task(
@@ -96,13 +103,15 @@ def _plan_rows(
         target=_chosen_target(checked, outputs, seen, say), names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
-        with_data=options.with_data, inputs=source.names, normalization=checked.normalization,
+        with_data=options.with_data, interactions=options.interactions, inputs=source.names,
+        normalization=checked.normalization,
     )  # fmt: skip
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
-    size = options.chunk or max(1, min(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, entries)))
     worker, trial = _tried(task, model, seen, say, chosen_before=bool(before))
+    most = _kept_rows(options, number, trial) if options.interactions else _CHUNK_ROWS
+    size = options.chunk or max(1, min(_CHUNK_ROWS, most, _CHUNK_ENTRIES // max(1, entries)))
     reason = earlier.reason if before and earlier else line_of(trial.choices[0].reason)
     task = replace(task, explainer={**task.explainer, **trial.settings})  # which others need not choose
     if masks is not None:  # nor this one, for other numbers of players
@@ -214,6 +223,47 @@ def _ends(columns: tuple[str, ...], windows: list[int]) -> tuple[str, ...]:
     first = dict(reversed(list(zip(windows, columns, strict=True))))
     last = dict(zip(windows, columns, strict=True))
     return tuple(first[i] if first[i] == last[i] else f"{first[i]}…{last[i]}" for i in last)
+
+
+def _check_pairs(number: int, masks: str | None) -> None:
+    """Refuse --interactions of players that are too many, too few, or others in every row."""
+    if masks is not None:
+        raise BadInput(
+            f"--interactions needs the same players in all rows, and with --players {masks} every row has its own: "
+            "give block:N instead, or leave --interactions out"
+        )
+    if number > _MOST_PAIRED:
+        raise BadInput(
+            f"--interactions is for {_MOST_PAIRED} players at most, and there are {number:,}: group inputs by "
+            "--players, or leave it out"
+        )
+    if number < 2:
+        raise BadInput("--interactions needs two players, and there is only one: leave it out")
+
+
+def _kept_rows(options: Options, number: int, trial: Attributions) -> int:
+    """Return of how many rows at once the evaluations are kept, which --interactions needs; refuse methods and chunks
+    of which none would be."""
+    method = METHODS[trial.method]
+    if not method.exact and method.samples != "max_evaluations":
+        raise BadInput(
+            f"--interactions needs pairs of coalitions that were evaluated, and {method.name} has none: give --method "
+            "bayesian or exact, or leave it out"
+        )
+    wanted = 2**number if method.exact else trial.settings["max_evaluations"] or _EVALUATIONS
+    each = min(2**number, wanted)
+    most = MOST_KEPT // each
+    if not most:
+        raise BadInput(
+            f"--interactions keeps {MOST_KEPT:,} evaluations at most, and a row takes {each:,}: give --method bayesian "
+            f"with --max-evaluations {_EVALUATIONS}, or leave it out"
+        )
+    if options.chunk is not None and options.chunk > most:
+        raise BadInput(
+            f"--interactions keeps the evaluations of {most:,} rows at once, and --chunk is {options.chunk:,}: give "
+            f"--chunk {most} or less"
+        )
+    return most
 
 
 def _check_device(device: str) -> None:

@@ -71,6 +71,7 @@ class Task:
     tolerance: float | None = None  # the user's, if there is one
     masks: str | None = None  # --players, if each row has players of its own
     with_data: bool = False  # True if the rows are written, too
+    interactions: bool = False  # True if those of pairs of players are written, too
     inputs: tuple[str, ...] | None = None  # names of the entries, if they have some
     texts: TextTask | None = None  # if the rows are texts
     normalization: Normalization | None = None  # that the model expects
@@ -135,7 +136,13 @@ class Worker:
         notes = Notes.of_rows(lost, reasons.count(_OVERFLOW), reasons.count(_UNDEFINED))
         if result is None:
             return notes.on(pa.table({}))
-        return self._table(chunk.only(good) if lost else chunk, result, notes + self._notes(result))
+        table = self._table(chunk.only(good) if lost else chunk, result)
+        if self.task.interactions:
+            (game,) = request.games
+            columns = _interaction_columns(result, game.count, game.busy[torch.from_numpy(good)].sum(1).cpu() < 2)
+            for name, own in columns.items():
+                table = table.append_column(name, own)
+        return (notes + self._notes(result)).on(table)
 
     def explained(self, request: Request) -> tuple[Attributions | None, list[str]]:
         """Explain those of the rows that can be, if there are any; and say of each row why it cannot be, or nothing."""
@@ -182,7 +189,7 @@ class Worker:
             return None
         return torch.zeros(len(result.gap), dtype=torch.bool) if result.missed is None else result.missed
 
-    def _table(self, chunk: Chunk, result: Attributions, notes: Notes) -> pa.Table:
+    def _table(self, chunk: Chunk, result: Attributions) -> pa.Table:
         rows, missed = len(chunk.values), self._missed(result)
         assert result.evaluations is not None
         columns = {
@@ -205,7 +212,7 @@ class Worker:
         about = {"shape": shape} if self.task.names is None and self.task.mask is None else {}
         about |= {"data shape": shape} if self.task.inputs is None else {}
         about |= {"players": json.dumps(self.task.mask.ravel().tolist())} if self.task.mask is not None else {}
-        return notes.on(pa.table(columns, metadata=about or None))
+        return pa.table(columns, metadata=about or None)
 
     def _data(self, chunk: Chunk) -> dict[str, pa.Array]:
         """Return the rows as the file has them, if they are to be written."""
@@ -229,6 +236,24 @@ class Worker:
         if self.task.mask is None:
             return flat
         return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
+
+
+def _interaction_columns(result: Attributions, players: int, settled: Tensor) -> dict[str, pa.Array]:
+    """Return the interactions of all pairs of players, in the order of `itertools.combinations`, and their standard
+    deviations; null for rows of which no evaluations were kept. Rows are `settled` if there are no two players that do
+    anything in them, so that nothing was evaluated: their interactions are 0."""
+    kept = torch.tensor([row is not None for row in result.evaluated or [None] * len(settled)])
+    parts = torch.zeros(2, len(settled), players, players, dtype=torch.float64)
+    if kept.any():
+        found = result.interactions()
+        parts = torch.stack([torch.from_numpy(part) for part in (found.values, found.error_std)]).view_as(parts)
+    first, second = torch.triu_indices(players, players, 1)
+    pairs = parts[:, :, first, second].float().numpy()
+    unknown = column(~(kept | settled).numpy())
+    return {
+        name: pa.FixedSizeListArray.from_arrays(column(part.reshape(-1)), part.shape[1], mask=unknown)
+        for name, part in zip(("interactions", "interactions_std"), pairs, strict=True)
+    }
 
 
 class TextWorker:

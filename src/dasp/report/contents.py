@@ -22,6 +22,8 @@ from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
 
 __all__ = ["Contents", "OutputRows", "read"]
 
+_PAIRS = ("interactions", "interactions_std")
+
 
 @dataclass(frozen=True)
 class OutputRows:
@@ -41,6 +43,8 @@ class OutputRows:
     data: Any  # (rows, entries) as the file has them; None if they were not written
     pieces: list[list[str]] | None  # of texts
     masks: NDArray[Any] | None  # the player of every entry, if each row has its own
+    interactions: NDArray[Any] | None = None  # of all pairs of players, (rows, pairs); NaN where they are not known
+    interactions_std: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -108,6 +112,12 @@ class Contents:
     def has_errors(self) -> bool:
         """True if standard deviations are known."""
         return any(name == "error_std" or name.startswith("error_std:") for name in self.others)
+
+    @cached_property
+    def has_interactions(self) -> bool:
+        """True if the interactions of pairs of players were written."""
+        kinds = [self.stored.schema.field(name).type for name in _PAIRS if name in self.others]
+        return len(kinds) == len(_PAIRS) and all(map(pa.types.is_fixed_size_list, kinds))
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
@@ -178,6 +188,8 @@ class Contents:
             data=data,
             pieces=table["pieces"].to_pylist() if self.is_text else None,
             masks=masks,
+            interactions=_known_lists(table["interactions"]) if self.has_interactions else None,
+            interactions_std=_known_lists(table["interactions_std"]) if self.has_interactions else None,
         )
 
 
@@ -187,6 +199,15 @@ def _lists(column: pa.ChunkedArray) -> Any:
     if pa.types.is_fixed_size_list(whole.type):
         return np.from_dlpack(whole.flatten()).reshape(len(whole), -1)
     return [np.asarray(row, dtype=np.float64) for row in whole.to_pylist()]
+
+
+def _known_lists(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return lists of a fixed size as an array, with NaN for those that are null."""
+    whole = column.combine_chunks()
+    found = np.full((len(whole), whole.type.list_size), np.nan)
+    there = whole.is_valid().to_numpy(zero_copy_only=False)
+    found[there] = np.from_dlpack(whole.flatten()).reshape(-1, found.shape[1])  # which leaves nulls out
+    return found
 
 
 def read(output: Path) -> Contents:

@@ -1,7 +1,8 @@
 """The rows of the page: what it shows of single rows, and of which of them.
 
 A row is plain data (a `Row`) that the page's script draws: what all rows have, its largest players with all others as
-one sum (a waterfall), and, by the kind of rows, its picture with a map of values, its text, sequence or series. Of
+one sum (a waterfall), its largest interactions of two players if they are known, and, by the kind of rows, its picture
+with a map of values, its text, sequence or series. Of
 tables there are swarms, too: the values of some rows for the most important players. Pictures are PNG files in an
 address.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,13 +27,15 @@ from dasp.report.contents import Contents, OutputRows
 from dasp.report.render import rounded
 from dasp.report.statistics import Statistics
 
-__all__ = ["MOST_ROWS", "PageRows", "page_rows", "size_picture"]
+__all__ = ["MOST_ROWS", "PageRows", "page_rows", "shade", "size_picture"]
 
 MOST_ROWS = 10_000
 _MOST_BYTES = 7_000_000  # of all rows together; the page stays below 10 MB
 _EXACTLY = 9  # digits of what is written out, and not only drawn
 _TRIED = 8  # rows by which the size of all is estimated
 _PARTS = 12  # lines of a waterfall
+_PAIRS = 5  # of a row
+_LIGHT = 0.55  # of the scale of colours: black text can be read on all of it
 _SWARM_ROWS, _SWARM_PLAYERS = 400, 12
 _LETTERS = "ACGT"  # of four channels, in this order
 _MOST_PLACES = 0.9  # have a letter in a sequence; the others are unknown
@@ -52,6 +56,7 @@ class PageRows:
     kind: str  # table, image, text, sequence or series
     rows: list[Row]
     swarm: list[dict[str, Any]]  # values of some rows for each of the most important players
+    names: list[str]  # of the players, if their interactions are known
 
 
 def page_rows(contents: Contents, known: Statistics, most: int) -> PageRows:
@@ -69,7 +74,19 @@ def page_rows(contents: Contents, known: Statistics, most: int) -> PageRows:
     swarm: list[dict[str, Any]] = []
     if kind == "table" and len(kept) > 1:
         swarm = Swarms(contents, known, len(kept)).of(_picked(contents, chosen[kept]))
-    return PageRows(kind, [found[i] for i in kept], swarm)
+    names = _player_names(contents, known, kind) if known.pairs else []
+    return PageRows(kind, [found[i] for i in kept], swarm, names)
+
+
+def _player_names(contents: Contents, known: Statistics, kind: str) -> list[str]:
+    """Return what the players are called where two of them are named together."""
+    players = range(len(known.players))
+    if kind in ("sequence", "series"):
+        return list(map(SeriesRows(contents).place, players))
+    if kind == "image" and contents.mask is not None:
+        own, mask = ImageRows(contents), contents.mask
+        return [own.place(mask, player) for player in players]
+    return [player.name for player in known.players]
 
 
 def _picked(contents: Contents, chosen: NDArray[Any]) -> Iterator[tuple[OutputRows, int]]:
@@ -104,7 +121,23 @@ def _common(some: OutputRows, i: int) -> Row:
         found["evaluations"] = int(some.evaluations[i])
     if some.missed is not None:
         found["missed"] = bool(some.missed[i])
+    if some.interactions is not None and some.interactions_std is not None:
+        found["pairs"] = _largest_pairs(some.interactions[i], INTERVAL * some.interactions_std[i])
     return found
+
+
+def _largest_pairs(values: NDArray[Any], halves: NDArray[Any]) -> list[list[Any]] | None:
+    """Return the largest interactions of a row, [one, other, value, half of the interval], without those that are
+    exactly 0; None if they are not known."""
+    if not np.isfinite(values).all():
+        return None
+    first, second = np.triu_indices(math.isqrt(2 * len(values)) + 1, 1)  # in the order of itertools.combinations
+    order = np.argsort(-np.abs(values), kind="stable")[:_PAIRS]
+    return [
+        [int(first[k]), int(second[k]), rounded(values[k]), rounded(halves[k])]
+        for k in order.tolist()
+        if values[k] or halves[k]
+    ]
 
 
 def _kind(contents: Contents) -> tuple[str, Callable[[OutputRows, int], Row]]:
@@ -341,6 +374,15 @@ def _coloured(fractions: NDArray[Any]) -> NDArray[np.uint8]:
     places = (np.clip(np.nan_to_num(fractions), -1, 1) + 1) * (len(_SCALE) - 1) / 2
     channels = [np.interp(places, range(len(_SCALE)), _SCALE[:, channel]) for channel in range(3)]
     return np.stack(channels, -1).round().astype(np.uint8)
+
+
+def shade(fraction: float) -> str:
+    """Return the colour of a value from −1 to 1 behind black text, as the page's style has it.
+
+    >>> shade(0.0), shade(1.0)
+    ('rgb(247,247,247)', 'rgb(222,113,90)')
+    """
+    return f"rgb({','.join(map(str, _coloured(np.array(_LIGHT * fraction)).tolist()))})"
 
 
 def _bytes(picture: NDArray[Any]) -> NDArray[np.uint8]:

@@ -3,7 +3,8 @@
     importance of a player = mean |value| over n rows,   ± √( t² s²/n + 1.96² Σσ²/n² )
 
 with the spread s of |value| over the rows (other rows of the same kind would have another mean), Student's quantile t,
-and the standard deviations σ of the values themselves. The second term alone is the inner interval.
+and the standard deviations σ of the values themselves. The second term alone is the inner interval. The mean
+interaction of two players has its interval in the same way, but keeps its sign.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,9 @@ from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import word_of
 from dasp.report.contents import Contents, OutputRows
 
-__all__ = ["Fact", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict"]
+__all__ = [
+    "Fact", "Pair", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict",
+]  # fmt: skip
 
 _FEW = 8  # outputs that are listed
 _GOOD = 0.25  # of the typical size of a value: errors beyond it are a warning
@@ -45,12 +49,28 @@ class Player:
         return self.number > 1 and bool(uncertain(self.mean, self.half))
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The mean interaction of two players over the rows of which it is known."""
+
+    players: tuple[int, int]
+    mean: float
+    half: float  # half of its 95 % interval
+    number: int  # the number of rows
+
+    @property
+    def uncertain(self) -> bool:
+        """True if the interval includes 0."""
+        return bool(uncertain(self.mean, self.half))
+
+
 @dataclass
 class _Sums:
-    """Sums over rows, of one player or of many at once."""
+    """Sums over rows, of one player or pair, or of many at once."""
 
+    signed: bool = False
     number: Any = 0
-    sizes: Any = 0.0  # Σ|v|
+    sizes: Any = 0.0  # Σ|v|, or Σv if they are signed
     squares: Any = 0.0
     variances: Any = 0.0  # Σσ²
 
@@ -59,22 +79,37 @@ class _Sums:
         finite = np.isfinite(values)
         there = np.where(finite, values, 0.0)
         self.number = self.number + finite.sum(0)
-        self.sizes = self.sizes + np.abs(there).sum(0)
+        self.sizes = self.sizes + (there if self.signed else np.abs(there)).sum(0)
         self.squares = self.squares + np.square(there).sum(0)
         if std is not None:
             self.variances = self.variances + np.square(np.where(finite & np.isfinite(std), std, 0.0)).sum(0)
 
     def players(self, names: list[str], *, errors: bool) -> list[Player]:
         """Return the mean of |v| of each player with the halves of both intervals; NaN where there is no value."""
+        return [
+            Player(name, mean, half, inner if errors else None, n)
+            for name, (mean, half, inner, n) in zip(names, self._means(), strict=True)
+        ]
+
+    def pairs(self) -> list[Pair]:
+        """Return the mean of each pair of players."""
+        means = self._means()
+        players = range(math.isqrt(2 * len(means)) + 1)  # N(N − 1)/2 pairs
+        return [
+            Pair(pair, mean, half, n) for pair, (mean, half, _, n) in zip(combinations(players, 2), means, strict=True)
+        ]
+
+    def _means(self) -> list[tuple[float, float, float, int]]:
+        """Return means, halves of both intervals and numbers of rows; NaN where there is no value."""
         columns = np.broadcast_arrays(self.number, self.sizes, self.squares, self.variances)
         found = []
-        for name, (count, sizes, squares, variances) in zip(names, np.reshape(columns, (4, -1)).T, strict=True):
+        for count, sizes, squares, variances in np.reshape(columns, (4, -1)).T:
             n = int(count)
             mean = sizes / n if n else math.nan
             inner = INTERVAL * math.sqrt(variances) / n if n else math.nan
             spread = math.sqrt(max(squares / n - mean**2, 0.0) * n / (n - 1)) if n > 1 else 0.0
             half = half_of_mean(n, spread, inner) if n else math.nan
-            found.append(Player(name, float(mean), half, inner if errors else None, n))
+            found.append((float(mean), half, inner, n))
         return found
 
 
@@ -94,6 +129,7 @@ class Statistics:
     targets: list[int] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
     counts: NDArray[Any] = field(default_factory=lambda: np.zeros(0))  # players of each row
+    pairs: list[Pair] = field(default_factory=list)  # of the players, if their interactions were written
 
     @property
     def largest(self) -> list[Player]:
@@ -108,7 +144,7 @@ class Statistics:
 
 def statistics_of(contents: Contents) -> Statistics:
     """Go through all rows once."""
-    sums, words = _Sums(), dict[str, _Sums]()
+    sums, words, pairs = _Sums(), dict[str, _Sums](), _Sums(signed=True)
     parts: dict[str, list[Any]] = {}
     targets, methods = set[int](), set[str]()
     rows = 0
@@ -122,6 +158,8 @@ def statistics_of(contents: Contents) -> Statistics:
             _add_words(words, some)
         elif not contents.own_players:
             sums.add(some.values, some.std)
+        if some.interactions is not None:
+            pairs.add(some.interactions, some.interactions_std)
     arrays = {name: np.concatenate(several) for name, several in parts.items()}
     if contents.is_text:
         often = {word: own for word, own in words.items() if int(np.sum(own.number)) > 1}
@@ -132,7 +170,10 @@ def statistics_of(contents: Contents) -> Statistics:
         players = sums.players(names, errors=contents.has_errors)
     else:
         players = []
-    return Statistics(rows=rows, players=players, targets=sorted(targets), methods=sorted(methods), **arrays)
+    return Statistics(
+        rows=rows, players=players, targets=sorted(targets), methods=sorted(methods),
+        pairs=pairs.pairs() if contents.has_interactions else [], **arrays,
+    )  # fmt: skip
 
 
 def _row_arrays(some: OutputRows) -> dict[str, NDArray[Any]]:

@@ -10,16 +10,19 @@ import numpy as np
 
 import dasp
 from dasp.errors import BadInput, line_of
+from dasp.formatting import within
 from dasp.jobs.options import check_page
 from dasp.report.contents import Contents, read
 from dasp.report.render import render, rounded
-from dasp.report.rows import MOST_ROWS, PageRows, page_rows, size_picture
-from dasp.report.statistics import Statistics, capital, facts, options_of, statistics_of, verdict
+from dasp.report.rows import MOST_ROWS, PageRows, page_rows, shade, size_picture
+from dasp.report.statistics import Pair, Statistics, capital, facts, options_of, statistics_of, verdict
 
 __all__ = ["write_report"]
 
 _BARS = 15  # players that are seen at once; all others are below a fold
 _MOST_BARS = 500
+_MOST_PAIRED = 12  # players of the heat map
+_TOLD = 3  # pairs in words
 
 
 def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
@@ -62,11 +65,13 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
         left=max(0, len(bars) - _MOST_BARS),
         scale=scale,
         sizes=_sizes(contents, known, rows.kind),
+        pairs=_heat_map(known, rows.names) if known.pairs else None,
         shown=len(rows.rows),
         version=dasp.__version__,
         data={
             "kind": rows.kind,
             "players": [player.name for player in known.players] if rows.kind == "table" else [],
+            "pairs": rows.names,
             "rows": rows.rows,
             "swarm": rows.swarm,
             "profile": _profile(known, rows.kind),
@@ -91,6 +96,42 @@ def _sizes(contents: Contents, known: Statistics, kind: str) -> dict[str, Any] |
     means = np.array([player.mean for player in known.players])
     address, most = size_picture(means, contents.mask, contents.image)
     return {"address": address, "most": most, "half": float(np.median([player.half for player in known.players]))}
+
+
+def _heat_map(known: Statistics, names: list[str]) -> dict[str, Any]:
+    """Return the mean interactions of the players whose interactions are the largest, a line of cells for each."""
+    there = [pair for pair in known.pairs if pair.number]
+    total = np.zeros(len(names))
+    for pair in there:
+        total[list(pair.players)] += abs(pair.mean)
+    order = np.argsort(-total, kind="stable")[:_MOST_PAIRED].tolist() if there else []
+    by_players = {pair.players: pair for pair in there}
+    limit = max((abs(pair.mean) for pair in there), default=0.0) or 1.0
+
+    def cell(one: int, other: int) -> dict[str, Any] | None:
+        pair = by_players.get((min(one, other), max(one, other)))
+        return None if pair is None else _cell(pair, names, limit)
+
+    largest = sorted(there, key=lambda pair: -abs(pair.mean))[:_TOLD]
+    return {
+        "names": [names[player] for player in order],
+        "lines": [[cell(one, other) for other in order] for one in order],
+        "largest": [_cell(pair, names, limit) for pair in largest if pair.mean],
+        "rows": there[0].number if there else 0,
+        "left": len(names) - len(order),
+        "limit": limit,
+        "doubted": any(pair.uncertain for pair in there),
+    }
+
+
+def _cell(pair: Pair, names: list[str], limit: float) -> dict[str, Any]:
+    return {
+        "names": [names[player] for player in pair.players],
+        "mean": pair.mean,
+        "said": within(pair.mean, pair.half),
+        "colour": shade(pair.mean / limit),
+        "unsure": pair.uncertain,
+    }
 
 
 def _profile(known: Statistics, kind: str) -> list[list[float | None]]:

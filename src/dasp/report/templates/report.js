@@ -106,6 +106,26 @@ function waterfall(row) {
       !exact && known && row.others ? " The interval of all others together takes their errors as independent." : null));
 }
 
+// The largest interactions of two players in one row, from the line of 0.
+
+function couples(row) {
+  if (!row.pairs) return element("p", { class: "note" }, "The interactions of pairs of players are not known of this row.");
+  if (!row.pairs.length) return element("p", { class: "note" }, "No two players interact in this row.");
+  const reach = largest(row.pairs.map(([, , value, half]) => Math.abs(value) + (half || 0))) || 1;
+  const place = (x) => percent(0.5 + 0.48 * x / reach), known = row.pairs.some((pair) => pair[3]);
+  const lines = row.pairs.map(([one, other, value, half]) => {
+    const kind = `bar ${value >= 0 ? "up" : "down"}${unsure(value, half) ? " unsure" : ""}`;
+    const track = element("div", { class: "track" }, element("span", { class: "mark", style: { left: "50%" } }),
+      element("span", { class: kind, style: { left: place(Math.min(value, 0)), width: percent(0.48 * Math.abs(value) / reach) } }));
+    if (half) track.append(element("span", { class: "whisker", style: { left: place(value - half), width: percent(0.96 * half / reach) } }));
+    return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, ...breakable(data.pairs[one])), " × ", element("bdi", {}, ...breakable(data.pairs[other]))),
+      element("td", { class: "wide" }, track), element("td", { class: "number" }, within(value, half || null)));
+  });
+  return element("div", {}, element("h4", {}, "Which pairs interact"),
+    element("table", { class: "bars pairs", "aria-label": "The largest interactions of two players in this row" }, element("tbody", {}, ...lines)),
+    element("p", { class: "note" }, "Right of the line, two players add more together than each by itself; left of it, less. ", known ? INTERVAL_NOTE : "The values are exact."));
+}
+
 // Pictures of one row, by what rows are.
 
 const PICTURES = {
@@ -276,6 +296,7 @@ function choose(i, { focus = false, move = false } = {}) {
     row.missed ? element("p", { class: "warning" }, "This row did not reach the tolerance that was asked for.") : null,
     PICTURES[data.kind](row),
     row.parts ? waterfall(row) : null,
+    data.pairs.length ? couples(row) : null,
     element("p", { class: "note" }, facts.join("; ") + ".")].filter(Boolean));
   card.scrollTop = 0;
   if (focus) body.querySelector(`[data-row="${i}"]`)?.focus();
