@@ -134,6 +134,7 @@ def test_the_part_of_the_background(players, options):
 def test_background_on_explanations_and_how_many_rows_would_do(caplog):
     model, generator = network(4), torch.Generator().manual_seed(0)
     x, rows = torch.randn(3, 4, generator=generator), torch.randn(8, 4, generator=generator)
+    caplog.set_level("INFO", "dasp")
     explainer = dasp.Explainer(model, background=rows, target=0)
     found = explainer(x)
     assert found.background_std.shape == found.values.shape

@@ -89,7 +89,7 @@ TEXTS = ["A good film is never too long.", "the lazy dog", "</p><script>document
 
 # What is typed after `dasp explain`, for every page.
 JOBS = {
-    "table": "shown:table table.csv --method bayesian --max-evaluations 100 --tolerance 0.1 --id name",
+    "table": "shown:table table.csv --method bayesian --max-evaluations 100 --tolerance 0.01 --id name",
     "evil": "shown:table evil.csv --method bayesian --max-evaluations 40 --interactions",
     "pairs": "shown:rivals pairs.csv --method bayesian --max-evaluations 200 --interactions",
     "one": "shown:table one.csv",

@@ -93,7 +93,7 @@ def test_rows_are_those_of_the_output(here):
             assert half == pytest.approx(1.96 * expected[f"error_std:{name}"], rel=1e-4)
             assert float(data.replace("−", "-")) == pytest.approx(expected[f"data:{name}"], rel=1e-2)
     assert 0 < table.missed.sum() < len(table)
-    assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.1" in write_page("table").read_text()
+    assert f"{table.missed.sum()} of 40 rows did not reach --tolerance 0.01" in write_page("table").read_text()
 
 
 def test_dots_without_data_have_no_rank(here, tmp_path):
@@ -131,7 +131,7 @@ def test_facts_are_those_of_the_job(here):
     assert told["table"]["Model"].startswith("shown:table; parameters ")
     assert told["table"]["Data"] == "table.csv; 40 rows"
     assert told["table"]["Method"] == "BayesianShapley; It was asked for"
-    assert told["table"]["Tolerance"].startswith("0.1; ")
+    assert told["table"]["Tolerance"].startswith("0.01; ")
     assert told["one"]["Method"] == "Exact; 8 players have only 256 coalitions"
     assert told["one"]["Evaluations for a row"] == "256; "
     assert "exact" in told["one"]["verdict"].text

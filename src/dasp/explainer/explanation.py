@@ -234,7 +234,7 @@ class Attributions(_Reasons):
         """Say in the log what is to be doubted."""
         rows = len(self.gap)
         if (enough := self.enough_background()) is not None and enough > self.background_rows:
-            log.warning(
+            log.info(
                 "the largest value of some row depends on which %d background rows there are by more than ± 10 %%; "
                 "%s rows would do (background_std has the standard deviations)", self.background_rows, f"{enough:,}",
             )  # fmt: skip
