@@ -130,8 +130,8 @@ class BayesianShapley(PlayerMethod):
             return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
                 the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
                 to the prior by more than their own standard deviation says. On trained networks that nothing was chosen
-                by, 95 % intervals held 90 to 98 % of the values for 371 of 450 combinations of networks, priors and
-                budgets, more for 73 and less for 6 (`benchmarks/calibration.py`).
+                by, 95 % intervals held 90 to 98 % of the values for 380 of 450 combinations of networks, priors and
+                budgets, more for 65 and less for 5 (`benchmarks/calibration.py`).
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
