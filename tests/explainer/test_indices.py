@@ -145,3 +145,65 @@ def test_background_on_explanations_and_how_many_rows_would_do(caplog):
     assert dasp.Explainer(model, background=rows[:2], target=0).attribute(x).background_std is None
     same = dasp.Explainer(model, background=rows[:1].expand(8, -1), target=0).attribute(x)
     assert same.enough_background() == 1
+
+
+def test_rows_with_other_idle_players():
+    """Each of them is a game of its own; who is alone has all there is."""
+    x = torch.tensor([[2.0, 3.0, 0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6, 7, 8], [5.0, 0, 0, 0, 0, 0, 0, 0]])
+    found = dasp.Explainer(lambda x: x[:, 0] * x[:, 1] + x[:, 1:].prod(1).tanh() + x.sum(1), method="exact")(x)
+    np.testing.assert_allclose(found.beta_shapley(1, 1).values, found.values, atol=1e-5)
+    np.testing.assert_allclose(found.banzhaf()[2].values, [5, 0, 0, 0, 0, 0, 0, 0], atol=1e-6)
+    assert found.interactions()[2].values.max() == 0
+
+
+def test_idle_players_of_games_that_are_played_together():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 14, generator=generator)
+    for row in range(40):
+        x[row, torch.randperm(14, generator=generator)[:2]] = 0.0
+    found = dasp.Explainer(network(14), method="bayesian", target=0, max_evaluations=200).attribute(x)
+    assert np.abs(found.banzhaf().values[x.numpy() == 0]).max() == 0
+    assert np.abs(found.interactions().values[x.numpy() == 0]).max() == 0
+
+
+def test_what_is_not_kept_is_not_zero(monkeypatch):
+    monkeypatch.setattr("dasp.attribution.exact.MOST_KEPT", 20)
+    x = torch.tensor([[2.0, 3.0, 0, 0, 0], [2.0, 3.0, 1, 1, 1]])
+    found = dasp.Explainer(lambda x: x[:, 0] * x[:, 1] + x.sum(1), method="exact")(x)
+    with pytest.raises(BadInput, match="for all rows"):
+        found.interactions()
+    assert found[0].interactions().values[0, 1] == pytest.approx(6)
+
+
+def test_the_order_of_the_background_does_not_matter():
+    rows = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    x, stated = torch.full((1, 3), 2.0), []
+    for background in (rows, rows[rows[:, 0].argsort()]):
+        found = dasp.Explainer(lambda x: 10 * x[:, 0] + x[:, 1], background=background, method="exact").attribute(x)
+        stated.append(float(found.background_std[0, 0]))
+    wanted = 10 * float(rows[:, 0].std()) / 200**0.5
+    assert all(0.4 < each / wanted < 1.8 for each in stated)
+
+
+def test_rows_like_the_background_and_rows_that_are_constant():
+    rows = torch.tensor([[-1.0] * 3, [1.0] * 3, [-2.0] * 3, [2.0] * 3])
+    assert dasp.Explainer(lambda x: x.sum(1), background=rows).attribute(torch.zeros(1, 3)).enough_background() == 1
+    constant = dasp.BayesianShapley(lambda x: x.sum(1) * 0 + 3)
+    values, std = constant.attribute(torch.ones(1, 14), tolerance=0.05, return_std=True)  # a warning would be an error
+    assert float(values.abs().max()) == float(std.max()) == 0
+
+
+def test_means_over_rows_have_no_evaluations():
+    found = dasp.Explainer(network(4), target=0)(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
+    with pytest.raises(BadInput, match="none were kept"):
+        found.mean(0).banzhaf()
+
+
+def test_several_inputs_and_several_outputs():
+    a, b = torch.ones(1, 2), torch.ones(1, 2)
+    several = dasp.Explainer(lambda a, b: a[:, 0] * b[:, 0]).attribute((a, b)).interactions()
+    assert several.values.shape == (1, 4, 4)
+    outputs = dasp.Explainer(network(3, outputs=3))(torch.ones(2, 3)).interactions()
+    with pytest.raises(BadInput, match="several outputs"):
+        dasp.plots.interactions(outputs[0])
+    dasp.plots.interactions(outputs[0].of_output(1))

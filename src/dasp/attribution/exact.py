@@ -102,6 +102,7 @@ def exact_values(evaluator: Evaluator) -> Refined:
     for part, rows in evaluator.slices():
         by_group[:, :, part] = _values(rows, worth[:, part], groups)
     values = by_group[0] if groups == 1 else evaluator.over_groups(by_group)
+    values = values + (evaluator.total - values.sum(0)) / n  # rounding of the averages
     evaluated = None
     if keeps:
         number = torch.arange(2 ** (n - 1), 2**n - 1)  # those with the last player; their complements are without

@@ -78,6 +78,11 @@ class Interactions:
     def __getitem__(self, row: Any) -> Interactions:
         return replace(self, values=self.values[row], error_std=self.error_std[row])
 
+    def of_output(self, output: int | str) -> Interactions:
+        """Return those of one output, by its number or name."""
+        number = (self.output_names or []).index(output) if isinstance(output, str) else output
+        return replace(self, values=self.values[..., number], error_std=self.error_std[..., number], output_names=None)
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -101,7 +106,8 @@ class _Reasons:
         """
         mean, deviation = (_outputs_last(part, 2) for part in interactions_of(self._evaluations()))
         outputs = getattr(self, "output_names", None)
-        named = list(outputs) if mean.ndim > 3 and outputs is not None else None
+        several = mean.ndim > 3
+        named = None if not several else [str(i) for i in range(mean.shape[3])] if outputs is None else list(outputs)
         result = Interactions(mean, deviation, self._player_names(mean.shape[1]), named)
         return result[0] if self._one_row(mean) else result
 
@@ -120,8 +126,7 @@ class _Reasons:
         """Return the Beta(α, β)-Shapley values of the rows with their standard deviations, from the same evaluations.
         The larger α, the more a player's contributions to small coalitions count, which data valuation prefers;
         Beta(1, 1) are Shapley values."""
-        rows = self._evaluations()
-        players = next(len(row.game.players) for row in rows if row is not None)
+        players = max(2, *(len(row.game.players) for row in self._evaluations()))
         return self._semivalues(*beta_shapley(alpha, beta, players))
 
     def _semivalues(self, nodes: Tensor, weights: Tensor) -> Semivalues:
@@ -129,22 +134,24 @@ class _Reasons:
         result = Semivalues(mean, deviation, self._player_names(mean.shape[1]))
         return result[0] if self._one_row(mean) else result
 
-    def _evaluations(self) -> list[EvaluatedRow | None]:
-        if self.evaluated is None or all(row is None for row in self.evaluated):
+    def _evaluations(self) -> list[EvaluatedRow]:
+        kept = [] if self.evaluated is None else [row for row in self.evaluated if row is not None]
+        if self.evaluated is None or len(kept) < len(self.evaluated):
             raise BadInput(
-                f"this needs evaluations of coalitions, and none were kept of {self.method}: explain the rows by "
-                "'exact' or 'bayesian', and if they are many, fewer of them at a time"
+                f"this needs evaluations of coalitions, and none were kept of {self.method} for "
+                f"{'all' if kept else 'these'} rows: explain rows (no texts) by 'exact' or 'bayesian', fewer of them "
+                "at a time if they are many, and choose rows, not outputs or columns, before you ask"
             )
-        return self.evaluated
+        return kept
 
     def _player_names(self, players: int) -> list[str] | None:
         names = getattr(self, "feature_names", None)
         fits = names is not None and len(names) == players and all(isinstance(name, str) for name in names)
         return list(names) if fits else None  # type: ignore[arg-type]
 
-    def _one_row(self, found: np.ndarray) -> bool:
+    def _one_row(self, found: np.ndarray) -> bool:  # noqa: ARG002 (an Explanation looks at it)
         """True for an explanation of one row without a dimension for rows, as of a game."""
-        return len(found) == 1 and len(self.values) != 1
+        return False
 
     @property
     def method(self) -> str:
@@ -227,7 +234,7 @@ class Attributions(_Reasons):
         if self.background_std is None or not isinstance(self.values, Tensor):
             return None
         values, std = (part.abs().reshape(len(self.gap), -1).amax(1) for part in (self.values, self.background_std))
-        share = torch.where(std > 0, std / (tolerance * values), 0)
+        share = torch.where((std > 0) & (values > 0), std / (tolerance * values), 0)
         return max(1, math.ceil(self.background_rows * float(share.square().max())))
 
     def warn(self, tolerance: float | None) -> None:
@@ -329,6 +336,15 @@ def explanation_class() -> Any:
             except (IndexError, TypeError):
                 return None
             return found if found.shape == shape else None
+
+        def _one_row(self, found: np.ndarray) -> bool:
+            return len(found) == 1 and len(self.values) != 1
+
+        def _numpy_func(self, fname: str, **kwargs: Any) -> Any:
+            """Means, sums and largest values over rows are of no row's evaluations."""
+            found = super()._numpy_func(fname, **kwargs)
+            found.evaluated = found.background_std = None
+            return found
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
             """The evaluations of some of the rows; none of what is not chosen by its rows alone."""

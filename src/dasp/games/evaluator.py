@@ -37,9 +37,13 @@ class Evaluated:
     players: Tensor  # the numbers of the players among all; the others are idle
     everybody: int  # the number of all players
 
-    def of_rows(self) -> list[EvaluatedRow]:
-        """Return what there is of each row."""
-        return [EvaluatedRow(self, row) for row in range(len(self.numbers))]
+    @staticmethod
+    def of_one(player: Tensor, everybody: int, ends: Tensor) -> Evaluated:
+        """Return that of a row with one player who is not idle, or none, of which nothing has to be evaluated: both
+        ends, (2, *selected), say all."""
+        members = torch.zeros(0, len(player), dtype=torch.bool)
+        halves = torch.zeros(2, 0, 1, *ends.shape[1:], dtype=ends.dtype)
+        return Evaluated(members, halves, ends[:, None], torch.zeros(1, dtype=torch.long), player, everybody)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class EvaluatedRow:
 
     game: Evaluated
     row: int
+    busy: Tensor  # True for players that are not idle in this row, (everybody,)
 
 
 @dataclass(frozen=True)

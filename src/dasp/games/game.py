@@ -151,27 +151,34 @@ class Game:
     def evaluate(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
         """Evaluate the model on coalitions (m, rows, count) of booleans, averaged over the baselines: (m, rows,
         *outputs). With as many baselines at once as make no more than `at_once` rows, but at least one."""
-        return self._averages(function, coalitions, at_once, 1)[0]
+        return self._averages(function, coalitions, at_once, [0] * len(self.baselines))[0]
 
     def evaluate_groups(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int = 1) -> Tensor:
         """Evaluate the model on coalitions as `evaluate` does, averaged over the baselines of each group: (groups, m,
         rows, *outputs)."""
-        averages = self._averages(function, coalitions, at_once, len(self.group_shares))
+        averages = self._averages(function, coalitions, at_once, self._groups)
         return torch.stack([part / share for part, share in zip(averages, self.group_shares, strict=True)])
 
     @cached_property
     def group_shares(self) -> list[float]:
         """The weights of some groups of baselines, by whose difference one sees how much depends on which baselines
-        there are. Baselines go to one group after the other."""
-        number, shares = min(_GROUPS, len(self.baselines)), self._shares
-        return [sum(shares[group::number]) for group in range(number)]
+        there are."""
+        shares, groups = self._shares, self._groups
+        return [sum(shares[i] for i in range(len(shares)) if groups[i] == group) for group in range(max(groups) + 1)]
+
+    @cached_property
+    def _groups(self) -> list[int]:
+        """The group of each baseline, at random, as their own order may mean something."""
+        number = len(self.baselines)
+        order = torch.randperm(number, generator=torch.Generator().manual_seed(0))
+        return (order % min(_GROUPS, number)).tolist()
 
     def group_averages(self, over: Tensor) -> Tensor:
         """Return the means over the baselines of each group, along dimension 0."""
         shares = torch.tensor(self._shares, dtype=over.dtype, device=over.device)
-        number = len(self.group_shares)
+        groups = torch.tensor(self._groups, device=over.device)
         return torch.stack([
-            torch.tensordot(shares[group::number] / share, over[group::number], dims=1)
+            torch.tensordot(shares[groups == group] / share, over[groups == group], dims=1)
             for group, share in enumerate(self.group_shares)
         ])  # fmt: skip
 
@@ -179,20 +186,20 @@ class Game:
     def _shares(self) -> Sequence[float]:
         return self.shares or [1 / len(self.baselines)] * len(self.baselines)
 
-    def _averages(self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int, groups: int) -> list[Tensor]:
+    def _averages(
+        self, function: Callable[..., Tensor], coalitions: Tensor, at_once: int, groups: list[int]
+    ) -> list[Tensor]:
         """The parts of the average over all baselines that are of each group of them."""
         shares = self._shares
         several = max(1, at_once // max(1, len(coalitions) * self.rows))
-        totals: list[Tensor] = []
+        totals: dict[int, Tensor] = {}
         for start in range(0, len(shares), several):
             outputs = self._evaluate(function, self.baselines[start : start + several], coalitions)
             for place, output in enumerate(outputs, start):
                 part = output if len(shares) == 1 else output * shares[place]
-                if place < groups:
-                    totals.append(part)
-                else:
-                    totals[place % groups].add_(part)
-        return totals
+                group = groups[place]
+                totals[group] = totals[group].add_(part) if group in totals else part
+        return [totals[group] for group in sorted(totals)]
 
     def _evaluate(
         self, function: Callable[..., Tensor], baselines: Sequence[tuple[Tensor, ...]], coalitions: Tensor

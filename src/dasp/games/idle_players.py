@@ -20,6 +20,7 @@ from dasp.games.request import Origin, Request
 __all__ = ["Active"]
 
 _NOBODY = -1  # whose entries are the same on and off
+_FEWEST = 2  # players that play a game
 _MOST_GAMES = 8  # by busy players, unless many are idle
 
 
@@ -47,7 +48,7 @@ class Active:
         and of everybody must be finite, as their difference is what is divided."""
         request.check_ends()
         parts = [part for i, game in enumerate(request.games) for part in _parts(i, game, apart=apart)]
-        parts = [part for part in parts if len(part.players) > 1]
+        parts = [part for part in parts if len(part.players) >= _FEWEST]
         starts = [rows.start for rows, _, _ in request.parts()]
         places = [part.rows.cpu() + starts[part.game] for part in parts]
         every = torch.cat(places) if places else torch.zeros(0, dtype=torch.long)
@@ -90,13 +91,19 @@ class Active:
         return result
 
     def evaluated(self, found: list[Evaluated | None]) -> list[EvaluatedRow | None]:
-        """Return what was evaluated of every row; None where nothing was, or nothing was kept."""
-        result: list[EvaluatedRow | None] = [None] * len(self.whole.full)
+        """Return what was evaluated of every row; None where it was too much to be kept."""
+        result: list[EvaluatedRow | None] = []
+        ends = torch.stack([self.whole.full - self.whole.empty, self.whole.full + self.whole.empty]).cpu().double() / 2
+        for rows, game, _ in self.whole.parts():
+            for place, busy in enumerate(game.busy.cpu(), rows.start):
+                alone = Evaluated.of_one(busy.nonzero()[:, 0], game.count, ends[:, place])
+                result.append(EvaluatedRow(alone, 0, busy) if int(busy.sum()) < _FEWEST else None)
         starts = [rows.start for rows, _, _ in self.whole.parts()]
         for part, own in zip(self.parts, found, strict=True):
-            places = (part.rows.cpu() + starts[part.game]).tolist()
-            for place, row in zip(places, [] if own is None else own.of_rows(), strict=own is not None):
-                result[place] = row
+            if own is not None:
+                busy = self.whole.games[part.game].busy[part.rows].cpu()
+                for row, place in enumerate((part.rows.cpu() + starts[part.game]).tolist()):
+                    result[place] = EvaluatedRow(own, row, busy[row])
         return result
 
     def by_row(self, found: list[Tensor], otherwise: float) -> Tensor:

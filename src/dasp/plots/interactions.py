@@ -64,6 +64,8 @@ def interactions(
     """
     std = getattr(values, "error_std", None) if std is None else std
     names = getattr(values, "feature_names", None) if names is None else names
+    if getattr(values, "output_names", None) is not None:
+        raise BadInput("these are interactions of several outputs: choose one, as by interactions.of_output(0)")
     own = getattr(values, "values", values)
     data = read(values if callable(own) else own, names=names, std=std)  # a tensor has a method of that name
     found = data.values

@@ -145,31 +145,35 @@ Learned = Callable[[Evaluated, Tensor, Tensor], tuple[Tensor, Tensor]]
 (rows and outputs, players) or (rows and outputs, players, players)."""
 
 
-def learned(rows: Sequence[EvaluatedRow | None], function: Learned, dimensions: int) -> tuple[Tensor, Tensor]:
+def learned(rows: Sequence[EvaluatedRow], function: Learned, dimensions: int) -> tuple[Tensor, Tensor]:
     """Return what a function learns of each row from what was evaluated, and its standard deviations, (rows, *selected,
-    players) or with players twice. Idle players have 0, and so have rows of which nothing was evaluated, as they have
-    no two busy players."""
-    known = next((row.game for row in rows if row is not None), None)
-    if known is None:
-        raise ValueError("nothing was evaluated of these rows")
+    players) or with players twice. Idle players have 0."""
+    known = rows[0].game
     selected, players = known.ends.shape[2:], (known.everybody,) * dimensions
     result = torch.zeros(2, len(rows), *selected, *players, dtype=torch.float64)
     alike: dict[tuple[int, bytes], list[tuple[int, EvaluatedRow]]] = defaultdict(list)  # with the same pairs of a game
     for place, row in enumerate(rows):
-        if row is not None:
-            alike[id(row.game), _there(row).numpy().tobytes()].append((place, row))
+        alike[id(row.game), _there(row).numpy().tobytes()].append((place, row))
     for several in alike.values():
         game, places = several[0][1].game, [place for place, _ in several]
-        found = function(game, _there(several[0][1]), torch.tensor([row.row for _, row in several]))
+        own = torch.tensor([row.row for _, row in several])
+        if len(game.players) > 1:
+            found = function(game, _there(several[0][1]), own)
+        else:  # who is alone has all there is, and nobody to interact with
+            total = 2 * game.ends[0][own].flatten() * (dimensions == 1)
+            mean = total.view(-1, *[1] * dimensions).expand(-1, *[len(game.players)] * dimensions)
+            found = mean, torch.zeros_like(mean)
         busy = torch.meshgrid(*[game.players] * dimensions, indexing="ij")
         for part, values in zip(result, found, strict=True):
             spread = torch.zeros(len(values), *players, dtype=values.dtype)
             spread[(slice(None), *busy)] = values  # type: ignore[index]
             part[places] = spread.unflatten(0, (len(places), *selected))
+    playing = torch.stack([row.busy for row in rows]).view(len(rows), *[1] * len(selected), known.everybody)
+    result *= playing if dimensions == 1 else playing[..., None] & playing[..., None, :]
     return result[0], result[1]
 
 
-def interactions_of(rows: Sequence[EvaluatedRow | None]) -> tuple[Tensor, Tensor]:
+def interactions_of(rows: Sequence[EvaluatedRow]) -> tuple[Tensor, Tensor]:
     """Return the interactions of all pairs of players of each row and their standard deviations, (rows, *selected,
     players, players), from what was evaluated."""
 
@@ -193,7 +197,7 @@ def _posterior(game: Evaluated, there: Tensor, rows: Tensor) -> InteractionPoste
     if len(pairs) == pair_count(pairs.players):
         return _exact(pairs, sums)
     if len(pairs) > MOST_CHOSEN:  # more take long, and tell little more than the first of them
-        pairs, sums = Pairs(pairs.members[:MOST_CHOSEN]), torch.cat([sums[:MOST_CHOSEN], sums[-1:]])
+        pairs, sums = pairs.first(MOST_CHOSEN), torch.cat([sums[:MOST_CHOSEN], sums[-1:]])
     alike = InteractionRegression(pairs)
     if len(pairs) > _MOST_RELEVANT:
         return alike.posterior(sums)

@@ -99,6 +99,7 @@ def posterior(
     pairs = regression.pairs
     y = y - (pairs.sizes / pairs.players - 0.5)[:, None] * total  # as if all players were alike: z is about this
     size = torch.maximum(y.abs().amax(0), prior.abs().amax(1))
+    constant = size <= 0
     size = torch.where(size > 0, size, 1)  # so that nothing is lost in the squares of tiny or huge numbers
     y, total, prior = y / size, total / size, prior / size[:, None]
     shared = regression.summaries(y)
@@ -120,6 +121,7 @@ def posterior(
     mean = mixture.mean + (total - mixture.mean.sum(1))[:, None] / pairs.players  # rounding
     away = None if mixture.distance is None else mixture.distance.times(size)
     variance = regression.shared_out(mixture.variance.clamp(min=0), mean)
+    variance = torch.where(constant[:, None], 0, variance)
     return Posterior(mean * size[:, None], variance.sqrt() * size[:, None], away)
 
 

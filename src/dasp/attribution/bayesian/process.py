@@ -105,8 +105,9 @@ class Process(Regression):
     @property
     def numbers(self) -> int:
         """The number of numbers of eight bytes that it keeps."""
-        own = sum(reduced.numbers for reduced in self._reduced)
-        return own + (self._interactions.numbers if self.chooses else 0)
+        own, pairs = sum(reduced.numbers for reduced in self._reduced), len(self.pairs)
+        couples = self.pairs.players * (self.pairs.players - 1) // 2
+        return own + (len(_FEW_SHAPES) * pairs * (pairs + couples) if self.chooses else 0)
 
     def summaries(self, y: Tensor) -> list[PairSummary]:
         """Sum up the values, once for each shape and profile."""

@@ -89,7 +89,7 @@ def beta_shapley(alpha: float, beta: float, players: int) -> tuple[Tensor, Tenso
     return torch.from_numpy((1 + values).clip(0, 2) / 2), torch.from_numpy(vectors[0] ** 2)
 
 
-def semivalues_of(rows: Sequence[EvaluatedRow | None], nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def semivalues_of(rows: Sequence[EvaluatedRow], nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return the semivalues of all players of each row and their standard deviations, (rows, *selected, players), from
     what was evaluated."""
 
