@@ -12,7 +12,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -138,9 +138,7 @@ class Worker:
             return notes.on(pa.table({}))
         table = self._table(chunk.only(good) if lost else chunk, result)
         if self.task.interactions:
-            (game,) = request.games
-            columns = _interaction_columns(result, game.count, game.busy[torch.from_numpy(good)].sum(1).cpu() < 2)
-            for name, own in columns.items():
+            for name, own in _interaction_columns(result, request.games[0].count).items():
                 table = table.append_column(name, own)
         return (notes + self._notes(result)).on(table)
 
@@ -238,18 +236,20 @@ class Worker:
         return flat[:, np.unique(self.task.mask.ravel(), return_index=True)[1]]  # an entry of each player
 
 
-def _interaction_columns(result: Attributions, players: int, settled: Tensor) -> dict[str, pa.Array]:
+def _interaction_columns(result: Attributions, players: int) -> dict[str, pa.Array]:
     """Return the interactions of all pairs of players, in the order of `itertools.combinations`, and their standard
-    deviations; null for rows of which no evaluations were kept. Rows are `settled` if there are no two players that do
-    anything in them, so that nothing was evaluated: their interactions are 0."""
-    kept = torch.tensor([row is not None for row in result.evaluated or [None] * len(settled)])
-    parts = torch.zeros(2, len(settled), players, players, dtype=torch.float64)
+    deviations; null for rows of which no evaluations were kept."""
+    evaluated = result.evaluated or [None] * len(result.gap)
+    kept = torch.tensor([row is not None for row in evaluated])
+    parts = torch.zeros(2, len(evaluated), players, players, dtype=torch.float64)
     if kept.any():
-        found = result.interactions()
-        parts = torch.stack([torch.from_numpy(part) for part in (found.values, found.error_std)]).view_as(parts)
+        found = replace(result, evaluated=[row for row in evaluated if row is not None]).interactions()
+        parts[:, kept] = torch.stack([torch.from_numpy(part) for part in (found.values, found.error_std)]).view_as(
+            parts[:, kept]
+        )
     first, second = torch.triu_indices(players, players, 1)
     pairs = parts[:, :, first, second].float().numpy()
-    unknown = column(~(kept | settled).numpy())
+    unknown = column(~kept.numpy())
     return {
         name: pa.FixedSizeListArray.from_arrays(column(part.reshape(-1)), part.shape[1], mask=unknown)
         for name, part in zip(("interactions", "interactions_std"), pairs, strict=True)
