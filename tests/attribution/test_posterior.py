@@ -15,7 +15,7 @@ from dasp.attribution.bayesian import posterior as posterior_module
 from dasp.attribution.bayesian import process
 from dasp.attribution.bayesian.design import Pairs, pair_count, shapley_weights
 from dasp.attribution.bayesian.posterior import Trust, posterior
-from dasp.attribution.bayesian.process import Regressions
+from dasp.attribution.bayesian.process import Process, Regressions
 from dasp.attribution.bayesian.regression import (
     Covariance,
     Regression,
@@ -245,6 +245,16 @@ def test_the_size_of_a_regression(players, number):
               Trust(0.1, 2))  # fmt: skip
     real = storage(prepared, set()) / 8
     assert 0.9 * real < prepared.numbers < 1.3 * real
+
+
+@pytest.mark.parametrize(("players", "number"), [(12, 12), (12, 100), (30, 29), (30, 200), (60, 31), (64, 127)])
+def test_the_size_of_a_process(players, number):
+    pairs = Pairs.draw(players, number, seed=0, opening=True)
+    regression = Process(pairs)
+    y, total = torch.randn(2, number, 1).double(), torch.ones(1).double()
+    posterior(regression, y[0], total, torch.zeros(1, players).double(), [], Trust(10, 2), sums=y[1])
+    real = storage(regression, set()) / 8
+    assert 0.5 * real < regression.numbers < 2 * real
 
 
 def test_copies_begin_empty_and_threads_do_not_disturb_each_other(monkeypatch):

@@ -262,28 +262,6 @@ def test_relevances_find_those_who_interact():
     assert float((errors[1] < errors[0]).double().mean()) > 0.7
 
 
-def storage(thing, seen):
-    """Bytes of all tensors within, each storage once."""
-    if isinstance(thing, torch.Tensor):
-        place = thing.untyped_storage()
-        fresh = place.data_ptr() not in seen
-        seen.add(place.data_ptr())
-        return place.nbytes() if fresh else 0
-    if isinstance(thing, (list, tuple)):
-        return sum(storage(part, seen) for part in thing)
-    return sum(storage(part, seen) for part in vars(thing).values()) if hasattr(thing, "__dict__") else 0
-
-
-@pytest.mark.parametrize(("players", "number"), [(12, 12), (12, 100), (30, 29), (30, 200), (60, 31), (64, 127)])
-def test_the_size_of_a_process(players, number):
-    pairs = opened(players, number)
-    regression = Process(pairs)
-    y, total = torch.randn(2, number, 1).double(), torch.ones(1).double()
-    posterior(regression, y[0], total, torch.zeros(1, players).double(), [], FLAT, sums=y[1])
-    real = storage(regression, set()) / 8
-    assert 0.5 * real < regression.numbers < 2 * real
-
-
 def test_what_it_suits():
     assert Process.suits(opened(64, 20))
     assert not Process.suits(Pairs.draw(65, 20, seed=0))

@@ -97,6 +97,8 @@ class _Reasons:
     def interactions(self) -> Interactions:
         """Return the pairwise Shapley interactions of the rows with their standard deviations, from the coalitions that
         were evaluated for their values: nothing is evaluated again. Where all coalitions were, they are exact.
+        Else large ones are pulled to zero: on public games, 95 % intervals held 94 to 95 % of all pairs, but of the two
+        largest of a game 59, 71, 82 and 90 % with 64, 128, 256 and 512 evaluations.
 
         >>> from dasp import Explainer
         >>> found = Explainer(lambda x: x[:, 0] * x[:, 1]).attribute(torch.tensor([[2.0, 3.0]]))
