@@ -15,16 +15,9 @@ so the shared noise passes through with slope E[g'], and Var(rest) = Var(g) − 
 nonlinearity is therefore three functions of (μ, σ²): mean, slope, and the variance of the rest (`residual`), which is
 what `Gaussian.through` takes.
 
-**ReLU** (Frey & Hinton 1999), with a = μ/σ, p = Φ(a) and φ = φ(a), the standard normal cdf and pdf, and the tail
-c = Φ(−|a|), which is p or 1 − p:
-
-    mean = μp + σφ,   slope = p,   residual = σ²(c(1 − c)(1 + a²) − φ² − |a|φ(1 − 2c))
-
-The residual is even in a, as ReLU(x) = x/2 + |x|/2, and beside σ² it vanishes like 2φ/|a|³. Taken from c it keeps its
-relative accuracy on both sides; as Var(g) − p²σ², it would be rounded to 0 where p is near 1 while its derivative is
-not. That must not be: a later maximum of two units that are alike but for what they have left over takes the *root* of
-residuals, and d√v = dv/(2√v) is finite, and vanishes with v, only if dv vanishes with v. The same holds for every
-difference that is a variance: `nonnegative` lets its derivative end where it does.
+`moments` has these three of every family of functions. They vanish as they should where σ does, and their derivatives
+with them; the same must hold for every difference that is a variance: `nonnegative` lets its derivative end where it
+does.
 
 Since max(A, B) = B + ReLU(D) with D = A − B, ReLU also gives Clark's (1961) moments of a maximum: with
 Cov(B, ReLU(D)) = p·Cov(B, D),
@@ -40,11 +33,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree
+
+from dasp.propagation.moments import RECTIFIED, moments
 
 __all__ = [
     "Gaussian",
@@ -160,81 +154,8 @@ def rectified_moments(mean: Tensor, variance: Tensor, *, whole: bool = False) ->
         share = nonnegative(tail * (1 - tail) * (1 + a * a) - pdf * pdf - far * pdf * (1 - 2 * tail))
         share = share + slope * slope if whole else share
         return mean * slope + deviation * pdf, slope, share * variance
-    return _Rectified.apply(mean, variance, whole)[:3]  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _Rectified(torch.autograd.Function):
-    """The same in few passes over memory, which is where the time of a network goes, with derivatives in closed form:
-
-        d mean = p dμ + h/2 dσ²,   dp = h dμ − hμ/(2σ²) dσ²
-        d residual = 2(μc(1 − c) − hσ²(2p − 1)) dμ + (c(1 − c) − h²σ²) dσ²
-        d variance = 2(1 − p)·mean dμ + (p − h·mean) dσ²
-
-    with h = φ/σ, which vanishes with σ. For |a| ≫ 1 the derivatives of the residual are like −2σφ/a² and φ/|a|: they
-    vanish with it.
-    """
-
-    @staticmethod
-    def forward(mean: Tensor, variance: Tensor, whole: bool) -> tuple[Tensor, ...]:  # type: ignore[override]
-        deviation = variance.sqrt()
-        far = (mean / deviation).nan_to_num_(0.0).abs_().clamp_(max=_FAR)  # 0/0 is 0, and ±1/0 far out
-        square = far * far
-        tail = (far * math.sqrt(0.5)).erfc_().mul_(0.5)
-        slope = torch.lerp(tail, 1 - tail, mean.sign().clamp_(min=0))  # by μ > 0; exact, and quicker than `where`
-        share = torch.addcmul(tail, tail, tail, value=-1)
-        share.addcmul_(share, square)
-        pdf = square.mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
-        far.mul_(pdf)
-        share.addcmul_(pdf, pdf, value=-1).sub_(far).addcmul_(far, tail, value=2).clamp_(min=0)
-        if whole:
-            share.addcmul_(slope, slope)
-        share.mul_(variance)
-        result = (mean * slope).addcmul_(deviation, pdf)
-        steepness = pdf.div_(deviation).nan_to_num_(0.0, 0.0, 0.0)
-        return result, slope, share, tail, steepness
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: tuple[Tensor, ...]) -> None:
-        mean, variance, ctx.whole = inputs
-        result, slope, _, tail, steepness = output
-        ctx.mark_non_differentiable(tail, steepness)
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(mean, variance, slope, steepness, result if ctx.whole else tail)
-
-    @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, of_mean: Tensor | None, of_slope: Tensor | None, of_spread: Tensor | None, *_: Any
-    ) -> tuple[Tensor | None, Tensor | None, None]:
-        if torch.is_grad_enabled():  # create_graph=True
-            raise NotImplementedError("propagated ReLUs and maxima can be differentiated once only")
-        mean, variance, slope, steepness, kept = ctx.saved_tensors
-        if of_mean is None:
-            by_mean, by_variance = torch.zeros_like(mean), torch.zeros_like(mean)
-        else:
-            by_mean, by_variance = of_mean * slope, (of_mean * steepness).mul_(0.5)
-        if of_spread is not None and ctx.whole:
-            by_mean.addcmul_(torch.addcmul(kept, kept, slope, value=-1), of_spread, value=2)
-            by_variance.addcmul_(torch.addcmul(slope, kept, steepness, value=-1), of_spread)
-        elif of_spread is not None:
-            both, pull = torch.addcmul(kept, kept, kept, value=-1), steepness * variance  # c(1 − c) and σφ
-            by_variance.addcmul_(torch.addcmul(both, pull, steepness, value=-1), of_spread)
-            tilt = both.mul_(mean).add_(pull).addcmul_(pull, slope, value=-2)
-            by_mean.addcmul_(tilt, of_spread, value=2)
-        if of_slope is not None:
-            shift = of_slope * steepness
-            by_mean.add_(shift)
-            by_variance.add_(shift.mul_(mean).div_(variance).nan_to_num_(0.0, 0.0, 0.0), alpha=-0.5)
-        return by_mean, by_variance, None
-
-    @staticmethod
-    def vmap(  # type: ignore[override]
-        info: Any, in_dims: tuple[int | None, ...], mean: Tensor, variance: Tensor, whole: bool
-    ) -> Any:
-        """Elementwise, so a batch is more entries; torch's own rule would know none of the in-place functions."""
-        del info
-        given = zip((mean, variance), in_dims[:2], strict=True)
-        parts = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in given]
-        return _Rectified.apply(*torch.broadcast_tensors(*parts), whole), (0,) * 5  # type: ignore[no-untyped-call]
+    result, slope, residual = moments(RECTIFIED, mean, variance)
+    return result, slope, torch.addcmul(residual, slope * slope, variance) if whole else residual
 
 
 def maximum_moments(a: Gaussian, b: Gaussian) -> Gaussian:

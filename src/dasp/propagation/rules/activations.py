@@ -1,8 +1,7 @@
 """Elementwise nonlinearities.
 
 Functions that are linear on both sides of one kink are ReLU in disguise: αx + β·ReLU(x) has slope α + βE[ReLU'] and
-the rest β²·Var(rest of ReLU), as the linear part adds none. Everything smooth is integrated
-numerically.
+the rest β²·Var(rest of ReLU), as the linear part adds none. `moments` says how those of each family are found.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
 from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, rectified_moments, standardized
+from dasp.propagation.moments import GELU, RECTIFIED, Family, Smooth, moments
 from dasp.propagation.rules.registry import RULES, Rule, named, rule, same_entry
 
 aten = torch.ops.aten
@@ -25,6 +26,8 @@ aten = torch.ops.aten
 @rule(aten.relu.default, tracker=same_entry)
 def relu(x: Gaussian) -> Gaussian:
     """max(x, 0):  E = μΦ(μ/σ) + σφ(μ/σ),  E[g'] = Φ(μ/σ)."""
+    if not torch.compiler.is_compiling():
+        return applied(x, RECTIFIED)
     if x.factors is None:
         mean, _, variance = rectified_moments(x.mean, x.variance, whole=True)
         return Gaussian(mean, variance)
@@ -130,6 +133,13 @@ def _quadrature() -> tuple[list[float], list[float]]:
 NODES, WEIGHTS = _quadrature()
 
 
+def applied(x: Gaussian, family: Family) -> Gaussian:
+    """A function whose moments are known."""
+    if x.factors is None:
+        return Gaussian(*moments(family, x.mean, x.variance, whole=True))
+    return x.through(*moments(family, x.mean, x.total_variance))
+
+
 def integrated(x: Gaussian, function: Callable[[Tensor], Tensor]) -> Gaussian:
     """A smooth elementwise function, by `integrated_moments`."""
     variance = x.total_variance
@@ -170,7 +180,9 @@ def elementwise(*ops: Any) -> None:
 
 def _integrating(op: Any) -> Callable[..., Gaussian]:
     def elementwise(x: Gaussian, *args: Any, **kwargs: Any) -> Gaussian:
-        return integrated(x, lambda at: op(at, *args, **kwargs))
+        if any(isinstance(leaf, Tensor) for leaf in _pytree.tree_leaves((args, kwargs))):
+            return integrated(x, lambda at: op(at, *args, **kwargs))
+        return applied(x, Smooth(lambda at: op(at, *args, **kwargs)))
 
     return elementwise
 
@@ -181,13 +193,20 @@ elementwise(
     aten.softplus.default,
     aten.log_sigmoid.default,
     aten.silu.default,
-    aten.gelu.default,
     aten.mish.default,
     aten.erf.default,
     aten.erfc.default,
     aten.atan.default,
     aten.asinh.default,
 )
+
+
+@rule(aten.gelu.default, tracker=same_entry)
+def gelu(x: Gaussian, *, approximate: str = "none") -> Gaussian:
+    """x·Φ(x) in closed form; of its approximation by tanh, the moments are integrated."""
+    if approximate == "none":
+        return applied(x, GELU)
+    return applied(x, Smooth(lambda at: torch.nn.functional.gelu(at, approximate=approximate)))
 
 
 @rule(aten.elu.default, tracker=same_entry)

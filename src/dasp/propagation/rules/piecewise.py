@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, standardized
+from dasp.propagation.moments import RECTIFIED, Ramp
+from dasp.propagation.rules.activations import applied
 from dasp.propagation.rules.maximum import maximum, minimum, same_shape
 from dasp.propagation.rules.registry import rule, same_entry
 
@@ -80,8 +83,28 @@ def _truncated_moments(lower: Tensor, upper: Tensor) -> list[Tensor]:
 INFINITY = math.inf
 
 
+def _between(x: Gaussian, low: float, high: float) -> Gaussian:
+    """clamp(x, low, high) with numbers as ends, of which one may be infinite: then it is a ReLU, moved or mirrored."""
+    if math.isinf(low) and math.isinf(high):
+        return x
+    if math.isinf(high):
+        above = applied(replace(x, mean=x.mean - low), RECTIFIED)
+        return replace(above, mean=above.mean + low)
+    if math.isinf(low):
+        mirrored = x.factors if x.factors is None else -x.factors
+        below = applied(Gaussian(high - x.mean, x.variance, mirrored), RECTIFIED)
+        return Gaussian(high - below.mean, below.variance, below.factors if below.factors is None else -below.factors)
+    return applied(x, Ramp(low, high))
+
+
 def _clamped(x: Gaussian, low: Bound, high: Bound, scale: float = 1.0, shift: float = 0.0) -> Gaussian:
     """scale·clamp(x, low, high) + shift."""
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor) and low < high:
+        clamped = _between(x, low, high)
+        if (scale, shift) == (1.0, 0.0):
+            return clamped
+        factors = None if clamped.factors is None else clamped.factors * scale
+        return Gaussian(clamped.mean * scale + shift, clamped.variance * scale**2, factors)
     ends = [scale * end + shift if isinstance(end, Tensor) or math.isfinite(end) else 0.0 for end in (low, high)]
     return _piecewise(x, [(-INFINITY, low, ends[:1]), (low, high, (shift, scale)), (high, INFINITY, ends[1:])])
 
