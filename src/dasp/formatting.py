@@ -24,6 +24,7 @@ METHOD_NAMES = {
     "bayesian_shapley": "BayesianShapley",
     "bayesian_shapley_on_gradient_dasp": "BayesianShapley on GradientDASP",
     "bayesian_shapley_on_dasp": "BayesianShapley on DASP",
+    "gradient_shapley_on_gradient_dasp": "Gradients at coalitions on GradientDASP",
     "deeplift_revealcancel": "DeepLIFT RevealCancel",
     "deeplift_mixed": "DeepLIFT mixed",
 }

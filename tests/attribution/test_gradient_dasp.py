@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse, spearman
-from dasp.attribution.gradient_dasp import fejer, gauss
-from dasp.games.background import clustered, k_means
+from dasp.attribution.gradient_dasp import clustered, fejer, gauss, k_means
 from dasp.games.request import Arguments, Request, games
 from dasp.propagation.coalitions import bernoulli, sketch
 

@@ -32,7 +32,8 @@ from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
 
-__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "rows_at_once"]
+__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "cost_of_prior",
+           "rows_at_once"]  # fmt: skip
 
 GRADIENT = 3  # evaluations: forward once, and backward
 
@@ -81,6 +82,7 @@ class Profile:
     """
 
     fixed: Callable[[Game], int] = _none  # evaluations, whatever the number of samples
+    beforehand: Callable[[Game], int] = _none  # evaluations of a prior, which users' budgets do not count
     samples: str | None = None  # the option that says how many samples (steps, nodes, …) are taken
     each: Callable[[Game], int] = _none  # evaluations for each of them
     fewest: Callable[[Game], int] = lambda _: 1
@@ -92,11 +94,12 @@ class Profile:
     replicates: bool = False  # its error bars come from how its samples differ: there must be two
     propagates: bool = False  # it propagates moments, which are poor where values do not add up
 
-    def number(self, game: Game, evaluations: int) -> int | None:
-        """Return how many samples that many evaluations allow; None if not one."""
+    def number(self, game: Game, evaluations: int, *, with_prior: bool = True) -> int | None:
+        """Return how many samples that many evaluations allow, with those of a prior or beside it; None if not one."""
         if self.samples is None:
             return None
-        number = (evaluations // len(game.baselines) - self.fixed(game)) // self.each(game)
+        spent = self.fixed(game) + (self.beforehand(game) if with_prior else 0)
+        number = (evaluations // len(game.baselines) - spent) // self.each(game)
         most = self.most(game)
         number = number if most is None else min(number, most)
         return number if number >= self.fewest(game) else None
@@ -116,7 +119,12 @@ class Profile:
     def _cost(self, game: Game, number: int | None, each: Callable[[Game], int]) -> int:
         if (number is None) != (self.samples is None):
             raise ValueError(f"the cost depends on {self.samples}" if self.samples else "the method takes no samples")
-        return len(game.baselines) * (self.fixed(game) + (number or 0) * each(game))
+        return len(game.baselines) * (self.fixed(game) + self.beforehand(game) + (number or 0) * each(game))
+
+
+def cost_of_prior(prior: Profile | None, samples: Callable[[Game], int]) -> Callable[[Game], int]:
+    """Return the evaluations that a prior with a number of samples takes beside each baseline."""
+    return lambda game: prior.cost(game, samples(game)) // len(game.baselines) if prior else 0
 
 
 class PlayerMethod(Attribution, ABC):  # type: ignore[misc]

@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -40,7 +40,6 @@ from torch.export import ExportedProgram
 from tqdm.auto import tqdm
 
 from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once
-from dasp.games.background import clustered
 from dasp.games.game import Game
 from dasp.games.request import (
     Arguments,
@@ -59,7 +58,10 @@ from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
 from dasp.propagation.values import Conditional
 
-__all__ = ["Extension", "GradientDASP", "Index", "automatic_rank", "fejer", "gauss"]
+__all__ = [
+    "Extension", "GradientDASP", "Index", "automatic_columns", "automatic_rank", "clustered", "fejer", "gauss",
+    "k_means",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 Index = str | tuple[float, float]
@@ -68,6 +70,7 @@ _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
 _OTHER_NODES = 16  # for indices whose sum is not known
 _MOST_NODES = 64  # where the integrals have converged
 _FEW_PLAYERS = 32
+_CLUSTER_STEPS = 20  # of k-means
 _AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
 
 
@@ -279,6 +282,11 @@ def _columns(rank: Rank | Literal["auto"], game: Game) -> int:
     return column_count(automatic_rank(game) if rank == "auto" else rank, game.count)
 
 
+def automatic_columns(game: Game) -> int:
+    """Return the number of columns of factors that rank="auto" has for a game."""
+    return _columns("auto", game)
+
+
 def automatic_rank(game: Game) -> Rank:
     """Return the number of columns for rank="auto": where more bought little accuracy for their time. For images that
     is `benchmarks/gradient.py ranks`; for sequences the DNA experiment, where 11 and 21 were equally good. Those for
@@ -481,3 +489,42 @@ def fejer(level: int) -> tuple[Array, Array]:
     weights = 2 / intervals * np.sin(angle) * (np.sin(np.outer(angle, odd)) / odd).sum(1)
     t = (1 - np.cos(angle)) / 2
     return t * t * (3 - 2 * t), weights * 6 * t * (1 - t)
+
+
+def clustered(request: Request, clusters: int) -> Request:
+    """Return the request with its background replaced by the centres of k-means clusters (of all inputs together),
+    which are weighted by their shares of its rows."""
+    if clusters < 1:
+        raise ValueError(f"background_clusters must be at least 1, not {clusters}")
+    first = request.games[0]
+    if len(first.baselines) == 1:
+        raise ValueError("background_clusters needs a background: baselines with more rows than one per input row")
+    if clusters >= len(first.baselines):
+        return request
+    if not all(x.is_floating_point() for x in first.on):
+        raise TypeError("background_clusters needs floating-point baselines: integers have no mean")
+    rows = torch.stack([torch.cat([x[0].flatten() for x in baseline]) for baseline in first.baselines])
+    centres, shares = k_means(rows, clusters)
+    sizes = [x[0].numel() for x in first.on]
+    games, empties = [], []
+    for game in request.games:
+        parts = [centre.split(sizes) for centre in centres]
+        baselines = tuple(
+            tuple(part.view(1, *x.shape[1:]).expand(x.shape) for part, x in zip(each, game.on, strict=True))
+            for each in parts
+        )
+        games.append(replace(game, baselines=baselines, shares=shares))
+        empties.append(games[-1].empties(request.function, game.rows_at_once))
+    selected = torch.cat([select(x) for select, x in zip(request.selections, empties, strict=True)], 1)
+    return replace(request, games=games, empties=selected)
+
+
+def k_means(rows: Tensor, clusters: int) -> tuple[Tensor, tuple[float, ...]]:
+    """Return the centres of clusters of rows, and the share of the rows that each has."""
+    centres = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:clusters]].clone()
+    for _ in range(_CLUSTER_STEPS):
+        nearest = torch.cdist(rows, centres).argmin(1)
+        sizes = torch.bincount(nearest, minlength=clusters).to(rows)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, rows)
+        centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], centres)
+    return centres, tuple((sizes / len(rows)).tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -12,9 +13,11 @@ from dasp.attribution.base import Estimate
 from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
 
-__all__ = ["Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
+__all__ = ["Clock", "Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
 
 _NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
+_SLOWER = 1.5  # times what a sample took in the last stage: what one of the next may take, as linear algebra grows
+_WORTHWHILE = 8  # part of the samples that were taken: for fewer, a stage is not begun
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,41 @@ class Refined:
         )
 
 
-def stages(first: int, last: int, growth: float, tolerance: float | None) -> list[int]:
-    """Return growing numbers of samples up to `last`; only the last if there is no tolerance.
+class Clock:
+    """The seconds that an estimate may take, from now on. After each stage it says how many samples there is time for,
+    by what a sample took in that stage, linear algebra and all."""
+
+    def __init__(self, seconds: float) -> None:
+        self.start, self.seconds = time.perf_counter(), seconds
+        self.done, self.then = 0, 0.0  # of the last stage
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.seconds - (time.perf_counter() - self.start)
+
+    def part(self, rows: int, of: int) -> Clock:
+        """Return a clock for some rows of those that are left."""
+        return Clock(self.left * rows / of)
+
+    def within(self, done: int, wanted: int) -> int:
+        """Return the number of samples to go on to after `done` of them: `wanted` at most, and `done` for none."""
+        now = time.perf_counter() - self.start
+        each = (now - self.then) / max(1, done - self.done)
+        number, self.done, self.then = self.done, done, now
+        slower = 1 if number == 0 else _SLOWER  # much of the first stage comes once
+        more = int((self.seconds - now) / (slower * each))
+        return min(wanted, done + more) if more * _WORTHWHILE >= done else done
+
+
+def stages(first: int, last: int, growth: float, tolerance: float | None, clock: Clock | None = None) -> list[int]:
+    """Return growing numbers of samples up to `last`; only the last if there is neither a tolerance nor a clock.
 
     >>> stages(4, 30, 2, tolerance=0.1)
     [4, 8, 16, 30]
     """
     result = []
-    while tolerance is not None and first < last:
+    while (tolerance is not None or clock is not None) and first < last:
         result.append(first)
         first = int(first * growth)
     return [*result, last]
@@ -62,30 +92,36 @@ def refined(
     cost: Callable[[Tensor], Tensor],
     *,
     clearly: float = 0.0,
+    clock: Clock | None = None,
+    fewest: int = 0,
 ) -> Refined:
     """Return means and standard deviations, which rows missed the tolerance, and what they cost.
 
     `estimate` gives the first two for a number of samples and those of the `rows` that are left, `cost` the evaluations
     that numbers of samples take. Rows leave when their largest standard deviation was within the tolerance, as a part
-    of their largest value, twice in a row, as once may be luck, or once within a part of it, `clearly`.
+    of their largest value, twice in a row, as once may be luck, or once within a part of it, `clearly`; with fewer
+    than `fewest` samples, nobody leaves for that. All rows leave when the `clock` says so.
     """
     left = torch.arange(rows)
     before = torch.zeros(rows, dtype=torch.bool)
     samples = torch.full((rows,), numbers[0])
     mean, deviation = estimate(numbers[0], left)
+    done = numbers[0]
     for number in [*numbers[1:], None]:
-        if tolerance is None:
-            break
-        scale = tolerance * _largest(mean[:, left])
-        largest = deviation[:, left].amax(0)
-        within, done = ((largest <= part * scale).view(len(left), -1).all(1) for part in (1, clearly))
-        still = ~(within & (before[left] | done))
-        before[left] = within
-        left = left[still]
+        if tolerance is not None and done >= min(fewest, numbers[-1]):
+            scale = tolerance * _largest(mean[:, left])
+            largest = deviation[:, left].amax(0)
+            within, surely = ((largest <= part * scale).view(len(left), -1).all(1) for part in (1, clearly))
+            still = ~(within & (before[left] | surely))
+            before[left] = within
+            left = left[still]
         if number is None or not len(left):
             break
-        mean[:, left], deviation[:, left] = estimate(number, left)
-        samples[left] = number
+        wanted = number if clock is None else clock.within(done, number)
+        if wanted == done:
+            break
+        mean[:, left], deviation[:, left] = estimate(wanted, left)
+        samples[left] = done = wanted
     missed = torch.zeros_like(before)
     if tolerance is not None:
         missed[left] = ~before[left]

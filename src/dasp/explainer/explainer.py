@@ -27,7 +27,7 @@ from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misf
 from dasp.games.game import Game
 from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
-from dasp.methods.choose import Budget, Choice, Pace, choose
+from dasp.methods.choose import Budget, Choice, choose
 from dasp.models.calling import Output, forward_of
 from dasp.models.wrappers import (
     MultilayerPerceptron,
@@ -44,7 +44,7 @@ log = logging.getLogger("dasp")
 
 _ASKED = "it was asked for"
 _MOST_ENTRIES = 2**22  # of inputs at once
-_CHOOSING = RLock()  # one at a time, as it goes by the time that the model takes
+_CHOOSING = RLock()  # one at a time, as it may trace the model
 _DRAWING = RLock()  # as all threads have torch's own generator together
 
 
@@ -65,8 +65,9 @@ class Explainer:
             images, each may have a mask of its own. `dasp.players` makes masks.
         feature_names: names of the columns, if `background` and X do not tell; or of the players.
         method: "auto", or a name: "exact", "dasp", "gradient", "bayesian", "permutation", or one of `dasp.methods`.
-            Automatically, by timing the model (see `dasp.methods.choose`): exact values where all coalitions are
-            quickly evaluated, else `BayesianShapley`, on a prior of `GradientDASP` where that pays. Every answer has
+            Automatically, by counting what the model does (see `dasp.methods.choose`), so that it is the same one on
+            every machine: exact values where all coalitions are quickly evaluated, `GradientShapley` for more than 64
+            fine players, else `BayesianShapley`; both on a prior of `GradientDASP` where that pays. Every answer has
             standard deviations. A method that is named is taken or refused. An `Attribution` of Captum's (or of ours)
             that was made for the model is taken as it is, and called by the name of its class.
         target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
@@ -77,7 +78,9 @@ class Explainer:
             the method is "gradient": until the completeness gap is below this fraction of |prediction − base|).
             Automatically 0.05: the largest value of a row is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate for a row. Automatically 2,048.
-        max_seconds: instead, the seconds that a row may take; for "auto" only, which times the model.
+        max_seconds: instead, the seconds that a row may take, of "auto" and methods that can stop at any time. It
+            includes everything but importing and the tracing of a model, which is done once; there is a smallest number
+            of evaluations. Only this makes results depend on the machine.
         error_bars: insist on standard deviations: refuse a named method that knows none.
         batch_size: the most rows for the model at once, to save memory.
         device: where to compute; the model is moved there. By default it stays where it is.
@@ -300,9 +303,9 @@ class Explainer:
             if game not in self._choices:
                 choice = Choice(self.requested_method, _ASKED, self.budget)
                 if self.requested_method == "auto":
-                    choice = choose(request, lambda: Pace.of(request, self.model, self.budget.batch_size), self.budget)
+                    choice = choose(request, self.model, self.budget)
                     level = logging.WARNING if choice.obstacle else logging.INFO
-                    log.log(level, "%s: %s", METHODS[choice.method].name, choice.full_reason)
+                    log.log(level, "%s: %s", METHODS[choice.method].name, choice.reason)
                 if choice.method not in self._made:
                     self._made[choice.method] = self._method(choice.method).make(self.model)  # type: ignore[arg-type]
                 self._choices[game] = choice

@@ -162,12 +162,12 @@ class _Reasons:
 
     @property
     def reason(self) -> str:
-        """The reason why this method was taken, with the times that were measured for it."""
-        return "; ".join(dict.fromkeys(choice.full_reason for choice in self.choices))
+        """The reason why this method was taken."""
+        return "; ".join(dict.fromkeys(choice.reason for choice in self.choices))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Options of an `Explainer` that takes the same method again, with the same budget, and times nothing. If rows
+        """Options of an `Explainer` that takes the same method again, with the same budget, and counts nothing. If rows
         have several methods, these are the options of the last one."""
         chosen = self.choices[-1]
         return {

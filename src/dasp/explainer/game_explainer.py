@@ -111,7 +111,7 @@ def explain_game(
         )  # fmt: skip
         choice = Choice(wanted, "it was asked for", budget)
         if wanted == "auto":
-            choice = choose_evaluations(number, game.ends, budget)
+            choice = choose_evaluations(number, budget, game.ends)
         try:
             found = _explained(game, choice, budget)
         except UndefinedCoalitions as error:

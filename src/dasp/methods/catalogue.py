@@ -70,13 +70,19 @@ def _ours(
     return Method(METHOD_NAMES[identifier], make, takes=frozenset(estimator.options()), **vars(profile))
 
 
-def _bayesian(identifier: str, prior: Method, samples: Callable[[Game], int], **options: Any) -> Method:
-    """Return BayesianShapley on a prior that takes so many samples."""
+def _on_prior(
+    identifier: str,
+    estimator: type[BayesianShapley | GradientShapley],
+    prior: Method,
+    samples: Callable[[Game], int],
+    **options: Any,
+) -> Method:
+    """Return an estimator on a prior that takes so many samples."""
     return _ours(
         identifier,
-        lambda model: BayesianShapley(model, prior.make(model), prior_options=options),
-        BayesianShapley,
-        BayesianShapley.profile(prior=prior, prior_samples=samples),
+        lambda model: estimator(model, prior.make(model), prior_options=options),
+        estimator,
+        estimator.profile(prior=prior, prior_samples=samples),
     )
 
 
@@ -92,10 +98,13 @@ METHODS: dict[str, Method] = {
     "gradient_dasp": _GRADIENT_DASP,
     "gradient_dasp_rank_0": Method.of("gradient_dasp_rank_0", GradientDASP, rank=0),
     "bayesian_shapley": Method.of("bayesian_shapley", BayesianShapley),
-    "bayesian_shapley_on_gradient_dasp": _bayesian(
-        "bayesian_shapley_on_gradient_dasp", _GRADIENT_DASP, lambda _: PRIOR_NODES, nodes=PRIOR_NODES
+    "bayesian_shapley_on_gradient_dasp": _on_prior(
+        "bayesian_shapley_on_gradient_dasp", BayesianShapley, _GRADIENT_DASP, lambda _: PRIOR_NODES, nodes=PRIOR_NODES
     ),
-    "bayesian_shapley_on_dasp": _bayesian("bayesian_shapley_on_dasp", _DASP, lambda game: game.count),
+    "bayesian_shapley_on_dasp": _on_prior("bayesian_shapley_on_dasp", BayesianShapley, _DASP, lambda game: game.count),
+    "gradient_shapley_on_gradient_dasp": _on_prior(
+        "gradient_shapley_on_gradient_dasp", GradientShapley, _GRADIENT_DASP, lambda _: PRIOR_NODES, nodes=PRIOR_NODES
+    ),
     "deeplift_revealcancel": Method.of("deeplift_revealcancel", DeepLiftRevealCancel, rule="revealcancel"),
     "deeplift_mixed": Method.of("deeplift_mixed", DeepLiftRevealCancel, rule="mixed"),
 }

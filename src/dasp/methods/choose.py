@@ -1,41 +1,54 @@
-"""The choice of the method that explains a model best for the time it takes: found out by timing the model at hand.
+"""The choice of the method that explains a model best for the time it takes, by counting what the model does.
 
-Three answers compete (`benchmarks/selection.py` measures them on trained networks):
+Nothing is timed: the same model, rows and options have the same method on every machine and in every load. Costs are
+counted (`counting`): one evaluation is watched, and that tells what a gradient and a propagated pass would cost.
+Nothing is run, traced or differentiated before it is known to be needed. Four answers compete (`benchmarks/real.py` and
+`benchmarks/selection.py` measure them on trained networks):
 
 - **Exact** values, where all coalitions take hardly longer than an estimate.
-- **Evaluations** alone (`BayesianShapley`): right for few, coarse players, whatever the network.
-- **Evaluations on a propagated prior**: unbeatable for many fine players, as N of them need several N evaluations
-  before evaluations alone say anything, while a few propagated passes tell about all of them. The prior pays while it
-  takes no longer than 32 evaluations for each player, 8 if players are coarse; if fewer than these are allowed, while
-  it takes no longer than 2,048, or a moment. A model with many outputs pays for a backward pass each, and mostly does
-  without.
+- **Evaluations** alone (`BayesianShapley`): for up to 64 players, and wherever nothing else can be had. They serve all
+  outputs at once. Up to 64 players, a propagated prior was worth fewer evaluations than it costs on every network that
+  was tried; only if the user allows for less than 8 evaluations a player, it is taken if it costs no more than 2,048.
+- **Evaluations on a propagated prior**: for more than 64 coarse players (blocks of pixels, tokens, windows), of which N
+  need several N evaluations before evaluations alone say anything. The prior pays while it costs no more than 8
+  evaluations for each player, 32 if players are fine.
+- **Gradients at coalitions** (`GradientShapley`) for more than 64 fine players (pixels, columns of a wide table), each
+  of which tells about all of them; on a propagated prior where that costs no more than 1,024 evaluations. Sampled
+  gradients show how far the prior is off, and it is believed no more than that. Every output needs a backward pass of
+  its own: if fewer than 16 pairs can be had for 2,048 evaluations, evaluations serve better.
 
-Evaluations give every answer its error bar: at least 64, and more until the tolerance or the `Budget` is reached. Good
-enough, unless the user says otherwise, is that a row's largest value is known to ± 10 %: 1.96 standard deviations, of
-whichever player has the largest, are no more than that.
+Networks of more than 24 nonlinear functions are not propagated: what a function leaves over is put into independent
+noise, which the next layers average away though it is shared, and after 30 or 50 layers nothing is left of the truth
+(EfficientNet-Lite0, 33 of them: errors of .9 to 1.4 of the values' size).
+
+Evaluations give every answer its error bar: at least 64, and more until the tolerance or the `Budget` is reached: 2,048
+at most, and of a large model as many as half a minute allows for a row, but 512. Good enough, unless the user says
+otherwise, is that a row's largest value is known to ± 10 %: 1.96 standard deviations, of whichever player has the
+largest, are no more than that. `max_seconds` alone looks at the clock: then the estimate grows until the time is up.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 
+from dasp.attribution.base import GRADIENT
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
-from dasp.attribution.captum_adapter import estimated
+from dasp.attribution.gradient_dasp import automatic_columns
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
-from dasp.games.evaluator import Evaluator, Missing
+from dasp.games.evaluator import Missing
 from dasp.games.game import Game
 from dasp.games.request import Request, check_positive, check_tolerance
 from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
+from dasp.methods.counting import Count
 from dasp.models.calling import innermost
+from dasp.models.export_lock import evaluation_lock
 
-__all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "Pace", "choose", "choose_evaluations"]
+__all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "choose", "choose_evaluations"]
 
 log = logging.getLogger("dasp")
 
@@ -43,17 +56,21 @@ TOLERANCE = 0.05  # the largest standard deviation, relative to a row's largest 
 FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
 _USUAL = 256  # evaluations: about what an estimate for few players takes
 _WORTH = {True: 8, False: 32}  # evaluations for each player: what a prior may cost, by whether players are coarse
+_WORTH_OF_MANY = 1024  # evaluations that a prior of sampled gradients may cost
+_FEWEST_PAIRS = 16  # of sampled gradients, for as many outputs as there are
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
-_MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken, and budgets spent at once
+_MOMENT = 0.05  # seconds for a row that nobody minds: exact values that take less are taken
+_AT_ONCE = 0.1  # seconds for a row: budgets that take less are spent at once, as estimates in between take as long
+_HALF_A_MINUTE, _FEWEST_OF_LARGE = 30.0, 512  # seconds for a row, and evaluations that a large model gets all the same
+_FIT = 0.01  # seconds for the linear algebra of an estimate
 _BOOKKEEPING = 2e-7  # seconds for each coalition, beside the model's
-_STAGES = 5  # of an estimate that is fitted again and again: a budget that takes no longer is spent at once
-_MANY = 64  # players who would need a prior
-_A_WHILE, _SHORT, _REPEATS = 5e-3, 0.5, 3  # seconds, and how often what is quick is timed
+_MANY = 64  # players: what evaluations alone can do with
+_DEEP = 24  # nonlinear functions: what can be propagated through
 _MOST_EVALUATIONS = 2**15  # more than that have more linear algebra than model
 _OTHERS = "BayesianShapley, Permutations, Gradients at coalitions and 'auto' do"
-_EXACT = "exact_shapley"
-_PRIOR, _WITH_PRIOR, _WITHOUT_PRIOR = "gradient_dasp", "bayesian_shapley_on_gradient_dasp", "bayesian_shapley"
+_EXACT, _EVALUATIONS, _GRADIENTS = "exact_shapley", "bayesian_shapley", "gradient_shapley"
+_PRIOR, _ON_PRIOR = "gradient_dasp", {each: f"{each}_on_gradient_dasp" for each in (_EVALUATIONS, _GRADIENTS)}
 
 
 @dataclass(frozen=True)
@@ -77,17 +94,12 @@ class Budget:
         if self.max_seconds is not None and self.max_evaluations is not None:
             raise BadInput("a budget is a number of evaluations or of seconds, not both")
 
-    def evaluations(self, seconds: float, around: float, fewest: int, most: int) -> int:
-        """Return the number of evaluations for each row, if one takes so many seconds, and what is `around` all of them
-        takes others; `most`, unless a number or a time is given."""
-        if self.max_seconds is not None:
-            return min(_MOST_EVALUATIONS, max(fewest, int((self.max_seconds - around) / seconds)))
-        return most if self.max_evaluations is None else self.max_evaluations
-
-    def settled(self, evaluations: int, tolerance: float | None) -> Budget:
-        """Return the same budget with a number of evaluations, and with a tolerance if none is given."""
+    def settled(self, tolerance: float | None, evaluations: int = MOST) -> Budget:
+        """Return the same budget with a tolerance and a number of evaluations, where none is given. A time that is
+        given decides by itself how many evaluations there are."""
         own = tolerance if self.tolerance is None else self.tolerance
-        return replace(self, max_evaluations=evaluations, max_seconds=None, tolerance=own)
+        most = evaluations if self.max_evaluations is None and self.max_seconds is None else self.max_evaluations
+        return replace(self, max_evaluations=most, tolerance=own)
 
     def options(self, method: Method, game: Game) -> dict[str, Any]:
         """Return the options of the method's `attribute` for this budget, and refuse what the method cannot do."""
@@ -96,11 +108,11 @@ class Budget:
             raise BadInput(f"{name} knows no error bars: {_OTHERS}")
         if self.missing == "drop" and "missing" not in method.takes:
             raise BadInput(f"{name} needs the value of every coalition, and cannot do with missing='drop'")
-        if self.max_seconds is not None:
+        if self.max_seconds is not None and "max_seconds" not in method.takes:
             raise BadInput(f"{name} cannot be told its time: leave max_seconds to 'auto', or give max_evaluations")
         general = {
             "internal_batch_size": self.batch_size, "seed": self.seed, "show_progress": self.show_progress,
-            "missing": self.missing,
+            "missing": self.missing, "max_seconds": self.max_seconds,
         }  # fmt: skip
         options = {**method.options, **{key: value for key, value in general.items() if key in method.takes}}
         if method.exact:
@@ -109,6 +121,8 @@ class Budget:
             if "tolerance" not in method.takes:
                 raise BadInput(f"{name} knows no tolerance: {_OTHERS}")
             options["tolerance"] = self.tolerance
+        if self.max_seconds is not None and method.samples is not None:
+            options |= _samples(method, game, _MOST_EVALUATIONS)
         if self.max_evaluations is not None:
             if self.tolerance is not None and method.samples == "nodes":
                 raise BadInput(f"{name} takes a tolerance or a number of evaluations, not both")
@@ -119,83 +133,19 @@ class Budget:
 
 
 def _samples(method: Method, game: Game, evaluations: int) -> dict[str, int]:
-    """Take as many samples as evaluations allow; those of BayesianShapley do not count its prior."""
+    """Take as many samples as evaluations allow, which do not count those of a prior."""
     name = method.name
     if method.samples is None:
         raise BadInput(f"{name} takes always the same number of evaluations: leave max_evaluations out")
-    if method.samples == "max_evaluations":
-        return {method.samples: evaluations}
-    number = method.number(replace(game, baselines=game.baselines[:1], shares=None), evaluations)
+    number = method.number(_beside_one(game), evaluations, with_prior=False)
     if number is None:
         raise BadInput(f"{evaluations} evaluations are too few for {name} with {game.count} players")
     return {method.samples: number}
 
 
-@dataclass(frozen=True)
-class Pace:
-    """The time that a model takes, in seconds for one row."""
-
-    evaluation: float  # of a coalition, over all rows of a background
-    prior: float | None  # a propagated prior; None if there is none
-    obstacle: str = ""  # why there is none
-    fit: float = 0.01  # the linear algebra of an estimate
-
-    @staticmethod
-    def of(request: Request, model: Any, batch_size: int | None = None) -> Pace:
-        """Time the model on the first row: some coalitions in a batch, an estimate, and a propagated prior."""
-        first = request.rows_of(slice(0, 1))
-        (evaluator,) = first.evaluators(batch_size, _NoProgress())
-        evaluation = _time_of_evaluation(evaluator)
-        estimate = METHODS[_WITHOUT_PRIOR].make(model)
-        run = partial(estimated, estimate, first, max_evaluations=FEWEST, internal_batch_size=batch_size)
-        fit = max(0.0, _timed(run) - FEWEST * evaluation)
-        if not isinstance(model, torch.nn.Module):
-            return Pace(evaluation, None, f"it is a {type(innermost(model)).__name__}, not a torch.nn.Module", fit)
-        if torch.is_inference_mode_enabled():
-            return Pace(evaluation, None, "inference mode forbids derivatives", fit)
-        try:
-            propagated = partial(estimated, METHODS[_PRIOR].make(model), first, internal_batch_size=batch_size)
-            prior = PRIOR_NODES * _timed(partial(propagated, nodes=1))
-            if prior < _SHORT:  # much of which each call takes, and not each node
-                prior = _timed(partial(propagated, nodes=PRIOR_NODES))
-        except (UnsupportedOperation, UntraceableModel) as error:
-            return Pace(evaluation, None, error.summary, fit)
-        except OverflowingRows as error:
-            return Pace(evaluation, None, line_of(error), fit)
-        except Exception as error:  # another method because of an accident would be chosen by accident
-            error.add_note("while moments were propagated through the model; method='bayesian' does without them")
-            raise
-        return Pace(evaluation, prior, fit=fit)
-
-
-def _time_of_evaluation(evaluator: Evaluator) -> float:
-    """Seconds for a coalition among as many as take a while: a few of a quick model take what a call takes."""
-    generator = torch.Generator().manual_seed(0)
-    number = FEWEST
-    while True:
-        coalitions = torch.rand(number, evaluator.game.count, generator=generator) < 0.5
-        seconds = _timed(partial(evaluator.worth, coalitions))
-        if seconds > _A_WHILE or number >= MOST:
-            return seconds / number
-        number *= 4
-
-
-class _NoProgress:
-    """A progress bar that shows nothing."""
-
-    def update(self, number: int) -> None:
-        """Do nothing."""
-
-
-def _timed(function: Callable[[], Any]) -> float:
-    """The time of a second call, as the first may trace, compile or prepare; of a quick one, the least of three."""
-    function()
-    times: list[float] = []
-    while not times or (len(times) < _REPEATS and sum(times) < _MOMENT):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def _beside_one(game: Game) -> Game:
+    """Return the game beside one baseline: coalitions are counted once, however many baselines each is put beside."""
+    return replace(game, baselines=game.baselines[:1], shares=None)
 
 
 @dataclass(frozen=True)
@@ -206,23 +156,17 @@ class Choice:
     reason: str
     budget: Budget
     obstacle: bool = False  # moments cannot be propagated, though that would pay
-    times: str = ""  # the times that were measured, which are others every time
-
-    @property
-    def full_reason(self) -> str:
-        """The reason with the times that it rests on."""
-        return f"{self.reason}: {self.times}" if self.times else self.reason
 
 
-def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice:
-    """Choose the method for a request; `pace` times the model, where that matters.
+def choose(request: Request, model: Any, budget: Budget, *, counted: Callable[[], Count] | None = None) -> Choice:
+    """Choose the method for a request to a model; `counted` tells what the model does, where that matters.
 
     >>> from dasp.games.request import Arguments
     >>> request = Request.of(lambda x: x.prod(1), Arguments(torch.ones(1, 6)))
-    >>> choose(request, lambda: Pace(1e-5, None), Budget()).reason
+    >>> choose(request, request.function, Budget()).reason
     '6 players have only 64 coalitions'
     """
-    players, over, coarse = request.players, len(request.empties), request.games[0].coarse
+    players, over = request.players, len(request.empties)
     coalitions = 2 ** min(players, 64)
     exact = Choice(
         _EXACT,
@@ -232,70 +176,165 @@ def choose(request: Request, pace: Callable[[], Pace], budget: Budget) -> Choice
     allowed = coalitions if budget.max_evaluations is None else budget.max_evaluations
     if allowed < min(FEWEST_EVALUATIONS, coalitions):
         raise BadInput(f"max_evaluations must be at least {FEWEST_EVALUATIONS}, not {allowed}")
-    if coalitions <= min(FEWEST, allowed):
+    if coalitions <= min(FEWEST, allowed) and budget.max_seconds is None:
         return exact
-    measured = pace()
-    pays = measured.prior is not None and measured.prior <= _worth(
-        _WORTH[coarse] * players, allowed, measured.evaluation
-    )
-    around = measured.fit + (measured.prior or 0.0 if pays else 0.0)
-    most = budget.evaluations(measured.evaluation, around, FEWEST, MOST)
-    estimate = min(most, _USUAL) * measured.evaluation + around
-    everything = coalitions * (measured.evaluation + _BOOKKEEPING)
-    quick = everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= most
-    quick = quick and everything <= (budget.max_seconds or everything)
-    if coalitions <= min(_MOST_COALITIONS, allowed) and quick:
+    costs = _Costs(request, model, budget, counted() if counted else _counted(request, budget.batch_size))
+    if coalitions <= min(_MOST_COALITIONS, allowed) and costs.all_are_quick(coalitions):
         return exact
-    at_once = max(_MOMENT, _STAGES * measured.fit)
-    settled = budget.settled(most, None if most * measured.evaluation < at_once else TOLERANCE)
-    if measured.prior is None:
-        reason = f"moments cannot be propagated through the model: {measured.obstacle}"
-        return Choice(_WITHOUT_PRIOR, reason, settled, obstacle=players > _MANY)
-    both = f"a propagated prior takes {_time(measured.prior)} a row, an evaluation {_time(measured.evaluation)}"
-    if pays:
-        return Choice(_WITH_PRIOR, f"{players} players, and a propagated prior is worth its time", settled, times=both)
-    reason = f"{players} players, and evaluations alone do more than a propagated prior"
-    return Choice(_WITHOUT_PRIOR, reason, settled, times=both)
+    settled = budget.settled(None if MOST * costs.evaluation < _AT_ONCE else TOLERANCE, costs.affordable)
+    if players > _MANY and not costs.coarse and costs.gradients_pay():
+        choice = costs.on_prior(_GRADIENTS, f"gradients tell about all {players} players at once", settled)
+    elif players > _MANY or allowed < _WORTH[True] * players:
+        choice = costs.on_prior(_EVALUATIONS, f"{players} players", settled)
+    else:
+        reason = f"{players} players are few enough for evaluations alone"
+        choice = Choice(_EVALUATIONS, reason, settled)
+    return choice
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What could be done for a request, and at which cost, in counted seconds for a row."""
+
+    request: Request
+    model: Any
+    budget: Budget
+    count: Count
+
+    @property
+    def evaluation(self) -> float:
+        """Those of a coalition, over all rows of a background."""
+        return self.count.evaluation * len(self.request.empties)
+
+    @property
+    def affordable(self) -> int:
+        """The evaluations that people wait for, of a large model."""
+        return min(MOST, max(_FEWEST_OF_LARGE, int(_HALF_A_MINUTE / self.evaluation)))
+
+    @property
+    def coarse(self) -> bool:
+        return self.request.games[0].coarse
+
+    @property
+    def outputs(self) -> int:
+        return self.request.full[0].numel()
+
+    @property
+    def prior(self) -> float:
+        """Those of a propagated prior."""
+        columns = automatic_columns(self.request.games[0])
+        return PRIOR_NODES * self.count.propagated(columns, self.outputs) * len(self.request.empties)
+
+    def all_are_quick(self, coalitions: int) -> bool:
+        """True if all coalitions are evaluated in little more than the time of an estimate."""
+        everything = coalitions * (self.evaluation + _BOOKKEEPING)
+        if self.budget.max_seconds is not None:
+            return everything <= self.budget.max_seconds / 4  # as counted seconds are rough
+        most = self.budget.max_evaluations or MOST
+        estimate = min(most, _USUAL) * self.evaluation + _FIT
+        return everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= most
+
+    def gradients_pay(self) -> bool:
+        """True if gradients can be had, for all outputs, at a cost that leaves enough of them."""
+        pair = 2 * self.count.gradient(self.outputs) / self.count.evaluation
+        allowed = self.budget.max_evaluations
+        if _FEWEST_PAIRS * pair > MOST or (allowed is not None and allowed < 4 * GRADIENT * self.outputs):
+            return False
+        return self.budget.missing == "raise" and _differentiable(self.request)
+
+    def on_prior(self, method: str, why: str, settled: Budget) -> Choice:
+        """Return the method on a propagated prior if there is one, and it is worth its cost; else without."""
+        players, allowed, each = self.request.players, self.budget.max_evaluations, self.evaluation
+        worth: float = _WORTH_OF_MANY if method == _GRADIENTS else _WORTH[self.coarse] * players
+        if method == _EVALUATIONS and allowed is not None and allowed < worth:
+            worth = max(worth, MOST, _MOMENT / each)  # as evaluations cannot be had in its place
+        if self.count.depth > _DEEP:
+            return Choice(method, f"{why}, and the network is too deep for propagation", settled)
+        if self.prior > worth * each or not self._has_time_for_prior():
+            return Choice(method, f"{why}, and a propagated prior is not worth its cost", settled)
+        if obstacle := _obstacle(self.request, self.model, self.budget.batch_size):
+            reason = f"moments cannot be propagated through the model: {obstacle}"
+            return Choice(method, reason, settled, obstacle=players > _MANY and method == _EVALUATIONS)
+        return Choice(_ON_PRIOR[method], f"{players} players, and a propagated prior is worth its cost", settled)
+
+    def _has_time_for_prior(self) -> bool:
+        seconds = self.budget.max_seconds
+        return seconds is None or self.prior + self.count.tracing <= seconds / 4
+
+
+def _counted(request: Request, batch_size: int | None) -> Count:
+    """Count an evaluation of two coalitions of the first row, beside one baseline."""
+    first = request.rows_of(slice(0, 1))
+    (game,), (select,) = first.games, first.selections
+    both = torch.stack([torch.ones(game.count), torch.zeros(game.count)]).bool().to(game.device)
+    own, size = _beside_one(game), batch_size or game.rows_at_once
+    parts = both.split(1 if size == 1 else 2)
+
+    @torch.no_grad()
+    def evaluate() -> None:
+        for part in parts:
+            select(own.evaluate(first.function, part[:, None], size))
+
+    return Count.of(evaluate, rows=2, at_once=size, batches=len(parts))
+
+
+def _differentiable(request: Request) -> bool:
+    """True if outputs have derivatives in all inputs, which are real numbers."""
+    game = request.rows_of(slice(0, 1)).games[0]
+    if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in game.on):
+        return False
+    two = game.repeated(2)
+    with torch.enable_grad(), evaluation_lock():
+        outputs = request.function(*(x.clone().requires_grad_() for x in two.on), *game.extra_for(2))
+    return isinstance(outputs, torch.Tensor) and outputs.requires_grad
+
+
+def _obstacle(request: Request, model: Any, batch_size: int | None) -> str:
+    """Return why moments cannot be propagated through the model; empty if they can. What is traced for that is kept for
+    the prior itself."""
+    if not isinstance(model, torch.nn.Module):
+        return f"it is a {type(innermost(model)).__name__}, not a torch.nn.Module"
+    if torch.is_inference_mode_enabled():
+        return "inference mode forbids derivatives"
+    try:
+        METHODS[_PRIOR].make(model).lifts(request.rows_of(slice(0, 1)), batch_size)  # type: ignore[attr-defined]
+    except (UnsupportedOperation, UntraceableModel) as error:
+        return error.summary
+    except OverflowingRows as error:
+        return line_of(error)
+    except Exception as error:  # another method because of an accident would be chosen by accident
+        error.add_note("while the model was traced for propagation; method='bayesian' does without")
+        raise
+    return ""
 
 
 def choose_evaluations(
-    players: int, seconds: Callable[[], float], budget: Budget, fewest: int = FEWEST_EVALUATIONS
+    players: int, budget: Budget, seconds: Callable[[], float] | None = None, fewest: int = FEWEST_EVALUATIONS
 ) -> Choice:
     """Choose the method where all that can be done is to evaluate coalitions, as with texts and games: exact values if
     the budget allows for all coalitions, else `BayesianShapley`, which is also the one that can leave coalitions out.
-    `seconds` times a coalition, where that matters; the time allows for `fewest` in any case.
+    If `seconds` tells the time of a coalition, a budget of time is one of evaluations, but of `fewest` in any case.
 
-    >>> choose_evaluations(10, lambda: 1.0, Budget()).reason
+    >>> choose_evaluations(10, Budget()).reason
     '10 players have only 1,024 coalitions'
-    >>> choose_evaluations(10, lambda: 1.0, Budget(max_seconds=600)).reason
+    >>> choose_evaluations(10, Budget(max_seconds=600), lambda: 1.0).reason
     '10 players have more than 600 coalitions'
     """
-    coalitions, most = 2**players, budget.max_evaluations or MOST
-    if budget.max_seconds is not None:
-        most = budget.evaluations(seconds(), 0.0, fewest, MOST)
-    if most < min(FEWEST_EVALUATIONS, coalitions):
+    if budget.max_seconds is not None and seconds is not None:
+        most = min(_MOST_EVALUATIONS, max(fewest, int(budget.max_seconds / seconds())))
+        budget = replace(budget, max_seconds=None, max_evaluations=most)
+    coalitions, most = 2**players, budget.max_evaluations or (MOST if budget.max_seconds is None else FEWEST)
+    if budget.max_seconds is not None and coalitions > most:
+        choice = Choice(_EVALUATIONS, "as many coalitions as there is time for", budget.settled(TOLERANCE))
+    elif most < min(FEWEST_EVALUATIONS, coalitions):
         raise BadInput(f"max_evaluations must be at least {min(FEWEST_EVALUATIONS, coalitions)}, not {most}")
-    if coalitions <= most and players <= (METHODS[_EXACT].players or 0) and budget.missing == "raise":
-        reason = f"{players} players have only {coalitions:,} coalitions"
-        choice = Choice(_EXACT, reason, replace(budget, max_seconds=None))
+    elif coalitions <= most and players <= (METHODS[_EXACT].players or 0) and budget.missing == "raise":
+        only = f"{players} players have only {coalitions:,} coalitions"
+        choice = Choice(_EXACT, only, replace(budget, max_seconds=None))
     else:
         reason = f"{players} players have more than {most:,} coalitions"
         if coalitions <= most:
             reason = "coalitions without a value are left out"
-        choice = Choice(_WITHOUT_PRIOR, reason, budget.settled(most, TOLERANCE))
+        choice = Choice(_EVALUATIONS, reason, budget.settled(TOLERANCE))
     log.info("%s: %s", METHODS[choice.method].name, choice.reason)
     return choice
-
-
-def _worth(evaluations: int, allowed: int, each: float) -> float:
-    """Return how many seconds a prior may take: those of so many evaluations. Where fewer are allowed, they cannot
-    be had in its place: then it may take a moment, or as long as the largest budget."""
-    return evaluations * each if allowed >= evaluations else max(evaluations * each, MOST * each, _MOMENT)
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        number = seconds / scale
-        if number >= 1 or unit == "µs":
-            return f"{number:.0f} {unit}" if number >= 10 else f"{number:.1f} {unit}"
-    raise AssertionError

@@ -10,9 +10,8 @@ The first three lines give a `feature_mask`: integers that broadcast to a row, w
 one player. Every estimator takes one, and so does `dasp.Explainer`.
 """
 
-from dasp.players.columns import prefixes
 from dasp.players.grids import blocks, channels, windows
-from dasp.players.named import named
+from dasp.players.named import named, prefixes
 from dasp.players.superpixels import superpixels, without
 
 __all__ = ["blocks", "channels", "named", "prefixes", "superpixels", "windows", "without"]

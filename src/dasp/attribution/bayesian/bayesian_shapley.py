@@ -14,18 +14,17 @@ from math import ceil
 from typing import Any
 
 import torch
-from captum.attr import Attribution
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from dasp.attribution.base import Estimate, PlayerMethod, Profile
-from dasp.attribution.bayesian.design import Pairs
+from dasp.attribution.base import Estimate, PlayerMethod, Profile, cost_of_prior
+from dasp.attribution.bayesian.design import Pairs, pair_count
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
-from dasp.attribution.bayesian.priors import Prior, covariances, opens, prior_values, trust
+from dasp.attribution.bayesian.priors import Prior, checked_prior, covariances, opens, prior_values, trust, with_prior
 from dasp.attribution.bayesian.process import Regressions, regression_on
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
-from dasp.attribution.refinement import Refined, background_deviation, collected, refined, stages
+from dasp.attribution.refinement import Clock, Refined, background_deviation, collected, refined, stages
 from dasp.games.evaluator import MOST_KEPT, Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
@@ -73,10 +72,7 @@ class BayesianShapley(PlayerMethod):
         output: Output = None,
     ) -> None:
         super().__init__(forward_func, output)
-        tensors = prior if isinstance(prior, tuple) else (prior,)
-        if prior is not None and not isinstance(prior, Attribution) and not all(isinstance(x, Tensor) for x in tensors):
-            raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")
-        self.prior = prior
+        self.prior = checked_prior(prior)
         self.prior_options = prior_options or {}
         self._regressions = Regressions()
 
@@ -84,7 +80,7 @@ class BayesianShapley(PlayerMethod):
     def profile(cls, *, prior: Profile | None = None, prior_samples: Callable[[Game], int] = lambda _: 0) -> Profile:
         """Return its cost: an evaluation for each coalition, and a prior with its number of samples, if it has one."""
         return Profile(
-            fixed=lambda game: prior.cost(game, prior_samples(game)) // len(game.baselines) if prior else 0,
+            beforehand=cost_of_prior(prior, prior_samples),
             samples="max_evaluations",
             each=lambda _: 1,
             fewest=lambda game: min(FEWEST, 2**game.count),
@@ -101,6 +97,7 @@ class BayesianShapley(PlayerMethod):
         feature_mask: Tensors | None = None,
         *,
         max_evaluations: int = 2048,
+        max_seconds: float | None = None,
         tolerance: float | None = None,
         seed: int = 0,
         missing: Missing = "raise",
@@ -118,6 +115,8 @@ class BayesianShapley(PlayerMethod):
                 to see that the model is a function of each row by itself. With up to 64 players, each output of a row
                 gets a regression of its own, with the interactions that it is likely to have, from 2,050 on (0.4 to 2
                 seconds), and without a prior from 8N + 2 to 1,024 (some milliseconds).
+            max_seconds: stop when a row took so many seconds, all linear algebra included; not before there are
+                10 evaluations. (This alone looks at the clock: all else is the same on every machine.)
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
                 attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are). It counts from
                 64 evaluations on, without a prior from 2N or 3N: before, nothing is known of some players.
@@ -135,8 +134,8 @@ class BayesianShapley(PlayerMethod):
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, std=return_std, max_evaluations=max_evaluations, tolerance=tolerance, seed=seed, missing=missing,
-            internal_batch_size=internal_batch_size, show_progress=show_progress,
+            arguments, std=return_std, max_evaluations=max_evaluations, max_seconds=max_seconds, tolerance=tolerance,
+            seed=seed, missing=missing, internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
     def explain(
@@ -144,6 +143,7 @@ class BayesianShapley(PlayerMethod):
         request: Request,
         *,
         max_evaluations: int = 2048,
+        max_seconds: float | None = None,
         tolerance: float | None = None,
         seed: int = 0,
         missing: Missing = "raise",
@@ -153,6 +153,7 @@ class BayesianShapley(PlayerMethod):
         """Return the values of the players with their standard deviations; the options are those of `attribute`."""
         check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
+        clock = None if max_seconds is None else Clock(max_seconds * len(request.full))
         active = Active.of(request)
         fewest = max(map(self.profile().fewest, active.request.games), default=0)
         if max_evaluations < fewest:
@@ -160,15 +161,19 @@ class BayesianShapley(PlayerMethod):
         before = prior_values(self.prior, self.prior_options, request)
         priors = [None] * len(active.parts) if before is None else active.select(before.values)
         with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
-            evaluators = active.request.evaluators(internal_batch_size, progress, missing)
+            evaluators = list(active.request.evaluators(internal_batch_size, progress, missing))
             estimates = [
                 _Estimate(evaluator, prior, trust(self.prior, evaluator.game), self._regressions, seed)
                 for evaluator, prior in zip(evaluators, priors, strict=True)
             ]
-            found = collected(active, [estimate.to(max_evaluations, tolerance) for estimate in estimates])
-        if before is None or found.evaluations is None or before.evaluations is None:
-            return found if before is None else replace(found, evaluations=None)
-        return replace(found, evaluations=found.evaluations + before.evaluations)
+            left, parts = sum(evaluator.game.rows for evaluator in evaluators), []
+            for estimate in estimates:
+                rows = estimate.evaluator.game.rows
+                own = None if clock is None else clock.part(rows, left)
+                parts.append(estimate.to(max_evaluations, tolerance, own))
+                left -= rows
+            found = collected(active, parts)
+        return found if before is None else with_prior(found, before)
 
 
 @dataclass(frozen=True)
@@ -186,50 +191,60 @@ class _Estimate:
         """True if the design begins with single players and halves."""
         return opens(self.evaluator.game.count, self.trust)
 
-    def to(self, evaluations: int, tolerance: float | None) -> Refined:
-        """Refine the posterior up to a number of evaluations, or a tolerance."""
+    def to(self, evaluations: int, tolerance: float | None, clock: Clock | None = None) -> Refined:
+        """Refine the posterior up to a number of evaluations, to a tolerance, or for some time."""
         game = self.evaluator.game
-        if evaluations >= 2**game.count:
+        if evaluations >= 2**game.count and clock is None:
             found = exact_values(self.evaluator)
             if bool(found.mean.isfinite().all()):  # else some coalitions are missing, and may be
                 return found
-        pairs = self.regressions.pairs(game.count, (evaluations - 2) // 2, self.seed, opening=self.opening)
-        outputs = self.evaluator.total[0].numel()
-        return Refined.cat([
-            self._refined(pairs, torch.arange(game.rows)[part], tolerance)
-            for part, _ in game.slices(max(1, _NUMBERS_AT_ONCE // (len(pairs) * outputs)))
-        ])  # fmt: skip
+        most = min((evaluations - 2) // 2, pair_count(game.count))
+        at_once = max(1, _NUMBERS_AT_ONCE // (most * self.evaluator.total[0].numel()))
+        parts = []
+        for part, rows in game.slices(at_once):
+            own = None if clock is None else clock.part(rows.rows, game.rows - part.start)
+            parts.append(self._refined(most, torch.arange(game.rows)[part], tolerance, own))
+        return Refined.cat(parts)
 
-    def _refined(self, pairs: Pairs, rows: Tensor, tolerance: float | None) -> Refined:
+    def _design(self, number: int) -> Pairs:
+        return self.regressions.pairs(self.evaluator.game.count, number, self.seed, opening=self.opening)
+
+    def _refined(self, most: int, rows: Tensor, tolerance: float | None, clock: Clock | None) -> Refined:
         players, total = self.evaluator.game.count, self.evaluator.total[rows]
-        groups = len(self.evaluator.empties) if self.sees_background(len(pairs), total) else 1
-        values = torch.full((groups, 2, len(pairs), *total.shape), torch.nan, dtype=torch.float64)
-        done = 0
+        groups = len(self.evaluator.empties) if self.sees_background(most, total) else 1
+        values = torch.empty(groups, 2, 0, *total.shape, dtype=torch.float64)
+        whole = None if clock is not None else self._design(most)  # long ones take long: not if there may be no time
 
         def fitted(number: int, left: Tensor) -> tuple[Tensor, Tensor]:
-            nonlocal done
-            own, members = self.evaluator.rows_of(rows[left]), pairs.members[done:number]
+            nonlocal values
+            done, pairs = values.shape[2], self._design(number) if whole is None else whole.first(number)
+            own, members = self.evaluator.rows_of(rows[left]), pairs.members[done:]
             halves = own.halves_by_group(members) if groups > 1 else own.halves(members)[None]
-            values[:, :, done:number, left] = halves
-            done = number
-            return self._known(pairs.first(number), averaged(values[:, :, :number, left]), rows[left])
+            new = torch.full((groups, 2, number - done, *total.shape), torch.nan, dtype=torch.float64)
+            new[:, :, :, left] = halves
+            values = torch.cat([values, new], 2)
+            return self._known(pairs, averaged(values[:, :, :, left]), rows[left])
 
         def averaged(by_group: Tensor) -> Tensor:
             return self.evaluator.over_groups(by_group) if groups > 1 else by_group[0]
 
         # Without a prior, fewer pairs than players say nothing of some of them, or nothing but of single players.
         each = _FOR_A_PLAYER if self.opening else 1 if self.prior is None else 0
-        first = max(_FIRST_PAIRS, ceil(each * players))
-        numbers = stages(first, len(pairs), _GROWTH, tolerance)
-        found = refined(numbers, tolerance, len(rows), fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY)
-        if tolerance is not None and len(pairs) < first:
+        enough = max(_FIRST_PAIRS, ceil(each * players))
+        first = min(most, enough if clock is None else FEWEST_PAIRS)
+        numbers = stages(first, most, _GROWTH, tolerance, clock)
+        found = refined(
+            numbers, tolerance, len(rows), fitted, lambda done: 2 + 2 * done, clearly=_CLEARLY, clock=clock,
+            fewest=enough,
+        )  # fmt: skip
+        if tolerance is not None and values.shape[2] < enough:
             found = replace(found, missed=torch.ones_like(found.missed))
         if len(rows) < self.evaluator.game.rows or values.numel() > 2 * MOST_KEPT:
             return found
         seen = (found.evaluations - 2) // 2  # pairs of each row
+        pairs = self._design(int(seen.max())) if whole is None else whole.first(int(seen.max()))
         background = self._background(pairs, values, seen) if groups > 1 else None
-        most = int(seen.max())
-        evaluated = self.evaluator.evaluated(pairs.members[:most].clone(), averaged(values[:, :, :most]).clone(), seen)
+        evaluated = self.evaluator.evaluated(pairs.members, averaged(values[:, :, : len(pairs)]).clone(), seen)
         return replace(found, evaluated=evaluated, background=background)
 
     def sees_background(self, pairs: int, total: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -19,9 +20,17 @@ from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.games.game import Game
 from dasp.games.request import Request
 
-__all__ = ["Prior", "covariances", "opens", "prior_values", "trust"]
+__all__ = ["Prior", "checked_prior", "covariances", "opens", "prior_values", "trust", "with_prior"]
 
 Prior: TypeAlias = Attribution | Tensor | tuple[Tensor, ...] | None
+
+
+def checked_prior(prior: Prior) -> Prior:
+    """Return a prior, or say what one is."""
+    tensors = prior if isinstance(prior, tuple) else (prior,)
+    if prior is not None and not isinstance(prior, Attribution) and not all(isinstance(x, Tensor) for x in tensors):
+        raise TypeError(f"prior must be an Attribution, a tensor or None, not a {type(prior).__name__}")
+    return prior
 
 
 _MOST_CORRELATED = 4096  # players
@@ -97,3 +106,10 @@ def prior_values(prior: Prior, options: dict[str, Any], request: Request) -> Est
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the prior has NaN or infinite entries")
     return Estimate(values, evaluations=evaluations)
+
+
+def with_prior(estimate: Estimate, prior: Estimate) -> Estimate:
+    """Return the estimate with the evaluations that its prior took, if they are known."""
+    if estimate.evaluations is None or prior.evaluations is None:
+        return replace(estimate, evaluations=None)
+    return replace(estimate, evaluations=estimate.evaluations + prior.evaluations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerTex
 from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
 from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
 from dasp.methods import METHODS, find
-from dasp.methods.choose import FEWEST, Budget, Choice, choose_evaluations
+from dasp.methods.choose import Budget, Choice, choose_evaluations
 from dasp.models.calling import check_evaluation_mode
 
 __all__ = ["TextExplainer"]
@@ -31,7 +30,7 @@ _EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutat
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
 _BATCH = 32  # texts for the model at once
-_TIMED = 16  # coalitions
+
 
 Text = str | tuple[str, str] | list[str]
 
@@ -58,7 +57,7 @@ class TextExplainer:
         tolerance: stop with a text when its largest standard deviation is below this fraction of its largest value.
             Automatically 0.05: the largest value is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate for a text. Automatically 2,048.
-        max_seconds: instead, the seconds that a text may take; for "auto" only, which times the model.
+        max_seconds: instead, the seconds that a text may take, of "auto" and "bayesian".
         error_bars: insist on standard deviations: refuse a budget that is too small for them.
         batch_size: the most texts for the model at once. By default 32.
         device: where to compute; the model is moved there. By default it stays where it is.
@@ -226,7 +225,7 @@ class TextExplainer:
         else:
             on = torch.ones(1, players, dtype=torch.float64)
             request = Request.of(game, Arguments(on, None, target), rounding=_ROUNDING)
-            choice = self._choice(request, game)
+            choice = self._choice(request)
             game.remembers = True
             found = self._estimated(request, choice)
         std = None if found.std is None else [_spread(found.std, game.text)]
@@ -262,7 +261,7 @@ class TextExplainer:
             return None
         return torch.zeros(1, dtype=torch.bool) if missed is None else missed
 
-    def _choice(self, request: Request, game: TextGame) -> Choice:
+    def _choice(self, request: Request) -> Choice:
         """Return the method for a text, and why."""
         players, budget = request.players, self.budget
         if self.requested_method == _EXACT and players > _MOST_PLAYERS:
@@ -272,7 +271,7 @@ class TextExplainer:
             )
         if self.requested_method != "auto":
             return Choice(self.requested_method, "it was asked for", budget)
-        return choose_evaluations(players, lambda: _seconds_of_a_coalition(game), budget, FEWEST)
+        return choose_evaluations(players, budget)
 
     def _target(self, target: Any) -> Any:
         return self.target if target is OWN_TARGET else target
@@ -308,15 +307,6 @@ def _spread(part: Tensor, text: PlayerText) -> Tensor:
     whole = part.new_zeros(*part.shape[1:-1], len(text.pieces))
     whole[..., text.players] = part[0]
     return whole
-
-
-def _seconds_of_a_coalition(game: TextGame) -> float:
-    """Time the model on some coalitions of a text."""
-    generator = torch.Generator().manual_seed(0)
-    masks = torch.rand(_TIMED, len(game.text.players), generator=generator).round()
-    start = time.perf_counter()
-    game(masks)
-    return (time.perf_counter() - start) / _TIMED
 
 
 def _names(model: Any) -> list[str] | None:
