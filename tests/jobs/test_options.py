@@ -29,7 +29,7 @@ OTHER = {
     "error_bars": True, "seed": 1,
     "output": Path("other.parquet"), "with_data": True, "interactions": True, "report": Path("page.html"),
     "overwrite": True,
-    "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3,
+    "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3, "show_progress": "no",
     "engine": "ray", "workers": 2, "ray_address": "auto",
 }  # fmt: skip
 

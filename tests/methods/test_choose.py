@@ -10,9 +10,9 @@ from torch import nn
 
 from dasp import ExactShapley, Explainer
 from dasp.errors import BadInput
+from dasp.games.counting import Count
 from dasp.games.request import Arguments, Request
 from dasp.methods.choose import MOST, TOLERANCE, Budget, choose
-from dasp.methods.counting import Count
 
 MEGA = 1e6
 EVALUATIONS, GRADIENTS = "bayesian_shapley", "gradient_shapley"

@@ -24,8 +24,10 @@ from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from dasp.games.counting import GRADIENT
 from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import Game
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Request, Selection
 from dasp.models.calling import Output, checked_model, forward_of
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
@@ -34,8 +36,6 @@ from dasp.propagation.rules import RULES
 
 __all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "cost_of_prior",
            "rows_at_once"]  # fmt: skip
-
-GRADIENT = 3  # evaluations: forward once, and backward
 
 # Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
@@ -229,21 +229,23 @@ class PropagatedAttribution(PlayerMethod):
     def traces(self, request: Request) -> list[fx.GraphModule]:
         """Return the model's graph for inputs like those of each game."""
         model = self._called(request)
-        return [
-            GraphCache.of(model).traced(
-                model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
-                keep=self._whole(), pool_first=self._pool_first,
-            ) for rows, game, select in request.parts()
-        ]  # fmt: skip
+        with working("tracing the model"):
+            return [
+                GraphCache.of(model).traced(
+                    model, (*game.on, *game.extra), _outputs(game, select, request.full[rows]),
+                    keep=self._whole(), pool_first=self._pool_first,
+                ) for rows, game, select in request.parts()
+            ]  # fmt: skip
 
     def lifts(self, request: Request, at_once: int | None = None) -> list[Lifted]:
         """Return the model lifted for the players of each game, from a graph that gives the request's outputs; at most
         `at_once` rows are evaluated at once."""
         model = self._called(request)
-        return [
-            self.lift(game, _outputs(game, select, request.full[rows], at_once), model)
-            for rows, game, select in request.parts()
-        ]
+        with working("tracing the model"):
+            return [
+                self.lift(game, _outputs(game, select, request.full[rows], at_once), model)
+                for rows, game, select in request.parts()
+            ]
 
     def lift(
         self, game: Game, outputs: ModelOutputs | None = None, model: nn.Module | ExportedProgram | None = None

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
 from dasp.games.game import Game
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive
 from dasp.models.calling import Output
 from dasp.propagation.coalitions import Rank, SizedCoalitions, column_count, sketch, spaced_sizes
@@ -103,7 +103,7 @@ class DASP(PropagatedAttribution):
         *,
         coalition_sizes: int | Sequence[float] | None = None,
         internal_batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players; the options are those of `attribute`."""
         check_positive(internal_batch_size=internal_batch_size)
@@ -111,7 +111,7 @@ class DASP(PropagatedAttribution):
         sizes = [_sizes(game.count, coalition_sizes) for game in each.games]
         passes = sum(2 * game.rows * game.count * len(k) for game, k in zip(each.games, sizes, strict=True))
         values, lifts = [], self.lifts(request, internal_batch_size)
-        with torch.no_grad(), tqdm(total=passes, desc="DASP", unit="pass", disable=not show_progress) as progress:
+        with torch.no_grad(), working("DASP", "propagation", passes, show=show_progress) as progress:
             for lifted, game, select, k in zip(lifts, each.games, each.selections, sizes, strict=True):
                 values.append(self._values(lifted, game, select, k, internal_batch_size, progress))
         profile = self.profile(rank=self.rank)

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
 from dasp.attribution.refinement import Refined, background_deviation, collected
 from dasp.games.evaluator import MOST_KEPT, Evaluator
 from dasp.games.idle_players import Active
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.models.calling import Output
 
@@ -74,7 +74,7 @@ class ExactShapley(PlayerMethod):
         )  # fmt: skip
 
     def explain(
-        self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool = False
+        self, request: Request, *, internal_batch_size: int | None = None, show_progress: bool | None = False
     ) -> Estimate:
         """Return the values of the players, without error; the options are those of `attribute`."""
         check_positive(internal_batch_size=internal_batch_size)
@@ -86,7 +86,7 @@ class ExactShapley(PlayerMethod):
                 "players with feature_mask, or use BayesianShapley or DASP"
             )
         evaluations = sum(game.rows * (2**game.count - 2) for game in active.request.games)
-        with tqdm(total=evaluations, desc="exact", disable=not show_progress) as progress:
+        with working("exact values", "evaluation", evaluations, show=show_progress) as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
             return replace(collected(active, [exact_values(evaluator) for evaluator in evaluators]), missed=None)
 

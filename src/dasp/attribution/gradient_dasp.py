@@ -37,10 +37,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once
 from dasp.games.game import Game
+from dasp.games.progress import working
 from dasp.games.request import (
     Arguments,
     Baselines,
@@ -164,7 +164,7 @@ class GradientDASP(PropagatedAttribution):
         background_clusters: int | None = None,
         seed: int = 0,
         internal_batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players; the options are those of `attribute`."""
         _check(index, nodes, internal_batch_size)
@@ -177,14 +177,15 @@ class GradientDASP(PropagatedAttribution):
         values, counts, missed = [], [], []
         lifts = self.lifts(request, internal_batch_size)
         profile = self.profile(rank=self.rank)
-        with tqdm(desc="GradientDASP", unit="pass", disable=not show_progress) as progress:
+        places, weights = gauss(nodes or _OTHER_NODES, index)
+        most = sum(game.rows for game in each.games) * (2**_LAST_LEVEL - 1 if adaptive else len(places))
+        with working("GradientDASP", "node", most, at_most=adaptive, show=show_progress) as progress:
             for lifted, (rows, game, select) in zip(lifts, each.parts(), strict=True):
                 extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
                 if adaptive:
                     found, taken, beyond = _adapted(extension, each.total[rows], tolerance)
                     missed.append(_over_baselines(beyond, request).any(0))
                 else:
-                    places, weights = gauss(nodes or _OTHER_NODES, index)
                     found, taken = _weighted(extension.slopes(places), weights), torch.full((game.rows,), len(places))
                 values.append(found)
                 counts.append(_over_baselines(taken * profile.each(game), request).sum(0))
@@ -238,9 +239,11 @@ class GradientDASP(PropagatedAttribution):
         if not all(0 <= player < game.count for player in chosen):
             raise ValueError(f"players must be from 0 to {game.count - 1}, not {chosen}")
         (lifted,) = self.lifts(request, internal_batch_size)
-        with tqdm(desc="interactions", unit="pass", disable=not show_progress) as progress:
+        places, weights = gauss(nodes, index)
+        most = 2 * game.rows * len(places) * len(chosen)
+        with working("interactions", "node", most, show=show_progress) as progress:
             extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
-            result = extension.interactions(*gauss(nodes, index), chosen)
+            result = extension.interactions(places, weights, chosen)
         if players is None:
             result = (result + result.transpose(1, 2)) / 2  # two estimates of the same
         result[:, range(len(chosen)), chosen] = 0

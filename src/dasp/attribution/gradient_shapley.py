@@ -61,7 +61,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.nn.functional import conv1d
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod, Profile, cost_of_prior
 from dasp.attribution.bayesian.priors import Prior, checked_prior, prior_values, with_prior
@@ -69,6 +68,7 @@ from dasp.attribution.refinement import Clock, Refined, check_replicates, collec
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.models.calling import Output
 from dasp.models.export_lock import evaluation_lock
@@ -170,7 +170,7 @@ class GradientShapley(PlayerMethod):
         tolerance: float | None = None,
         seed: int = 0,
         internal_batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players, from 2 pairs on with standard deviations; the options are those of
         `attribute`."""
@@ -187,7 +187,9 @@ class GradientShapley(PlayerMethod):
         active = Active.of(request)
         before = prior_values(self.prior, self.prior_options, request)
         priors = [None] * len(active.parts) if before is None else active.select(before.values)
-        with tqdm(desc="GradientShapley", unit="pass", disable=not show_progress) as progress:
+        gradients = 2 * n_pairs * request.full.numel() * len(request.empties)
+        early = tolerance is not None or clock is not None
+        with working("GradientShapley", "gradient", gradients, at_most=early, show=show_progress) as progress:
             evaluators = list(active.request.evaluators(internal_batch_size, progress))
             left, parts = sum(evaluator.game.rows for evaluator in evaluators), []
             for evaluator, prior in zip(evaluators, priors, strict=True):

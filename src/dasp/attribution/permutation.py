@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
 from dasp.attribution.refinement import Refined, check_replicates, collected, refined, stages
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.models.calling import Output
 
@@ -99,15 +99,17 @@ class PermutationShapley(PlayerMethod):
         tolerance: float | None = None,
         seed: int = 0,
         internal_batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players with their standard errors; the options are those of `attribute`."""
         check_positive(n_permutations=n_permutations, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
         if tolerance is not None:
             check_replicates(n_permutations, "permutations")
-        with tqdm(desc="PermutationShapley", unit="evaluation", disable=not show_progress) as progress:
-            active = Active.of(request)
+        active, each = Active.of(request), self.profile(antithetic=self.antithetic).each
+        most = n_permutations * sum(game.rows * each(game) for game in active.request.games)
+        sampled = working("PermutationShapley", "evaluation", most, at_most=tolerance is not None, show=show_progress)
+        with sampled as progress:
             evaluators = active.request.evaluators(internal_batch_size, progress)
             found = collected(active, [self._sampled(e, n_permutations, tolerance, seed) for e in evaluators])
         return found if n_permutations > 1 else replace(found, std=None)  # one permutation says nothing of its error

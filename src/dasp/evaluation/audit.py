@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from dasp.attribution.bayesian import FEWEST
 from dasp.attribution.bayesian.design import Pairs
@@ -20,9 +19,10 @@ from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import covariances
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
-from dasp.evaluation.metrics import spearman
+from dasp.evaluation.compare import spearman
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.models.calling import Output, forward_of
 
@@ -144,9 +144,10 @@ def audit(
     fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
     if evaluations < fewest:
         raise ValueError(f"evaluations must be at least {fewest}, not {evaluations}")
-    evaluators = active.request.evaluators(internal_batch_size, tqdm(disable=True))
     own = active.select(given)
-    known = [_Known.of(evaluator, part, evaluations, seed) for evaluator, part in zip(evaluators, own, strict=True)]
+    with working("audit", "evaluation") as progress:
+        evaluators = active.request.evaluators(internal_batch_size, progress)
+        known = [_Known.of(evaluator, part, evaluations, seed) for evaluator, part in zip(evaluators, own, strict=True)]
     unsure, scales = _unsure(active, known)
     found = active.restored([part.mean for part in known])
     std = active.restored([part.std for part in known], deviations=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from inspect import signature
 from threading import RLock
 from typing import Any
@@ -24,8 +25,10 @@ from dasp.errors import BadInput, UnexplainedRows
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
+from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
-from dasp.games.request import Request, output_number
+from dasp.games.progress import Work, working
+from dasp.games.request import Request, check_positive, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
 from dasp.models.calling import Output, forward_of
@@ -85,7 +88,10 @@ class Explainer:
         batch_size: the most rows for the model at once, to save memory.
         device: where to compute; the model is moved there. By default it stays where it is.
         seed: for everything that is sampled. Rows do not depend on the rows beside them.
-        show_progress: show a progress bar.
+        show_progress: None for a bar that appears after two seconds on a terminal or in a notebook, and elsewhere for a
+            line every half minute in the log, "dasp"; True for a bar at once, False for nothing.
+        threads: how many of torch's threads to compute with. Automatically one, unless the model's operations are large
+            and there are idle cores (see `dasp.games.counting`), and never more than torch has; the log says which.
         mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
             background and baselines are on the scale of x.
         encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
@@ -126,12 +132,15 @@ class Explainer:
         batch_size: int | None = None,
         device: torch.device | str | None = None,
         seed: int = 0,
-        show_progress: bool = False,
+        show_progress: bool | None = None,
+        threads: int | None = None,
         mean: Any = None,
         std: Any = None,
         encoder: Any = None,
     ) -> None:
+        check_positive(threads=threads)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
+        self.threads = threads
         if encoder is None:
             encoder, model = encoder_and_network(model)
         self.model = own = converted(model)
@@ -212,7 +221,8 @@ class Explainer:
         return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
 
     def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
-        request = self._prepared(rows, target, extra)
+        with working("evaluating the rows", show=self.budget.show_progress):
+            request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
         result = self.run(request)
         if self.requested_method == "auto" and self.budget.tolerance is None:
@@ -228,7 +238,8 @@ class Explainer:
         target = self._output(self.target if target is OWN_TARGET else target)
         arguments = self.inputs.arguments(rows, target, extra)
         try:
-            return Request.of(self.model, arguments, at_once=self.budget.batch_size)
+            with torch_threads(self.threads or 1):  # a few evaluations
+                return Request.of(self.model, arguments, at_once=self.budget.batch_size)
         except (RuntimeError, IndexError, TypeError) as error:
             if why := misfit(error, self.model, arguments.inputs):
                 raise BadInput(why) from error
@@ -236,10 +247,21 @@ class Explainer:
 
     def run(self, request: Request) -> Attributions:
         """Explain the rows of a request by the method that suits them."""
-        if len(request.games) > 1:  # each row has players of its own
-            return self._run_each(request)
+        with working("explaining", "row", len(request.full), show=self.budget.show_progress) as progress:
+            if len(request.games) > 1:  # each row has players of its own
+                return self._run_each(request, progress)
+            choice = self._choice(request)
+            with torch_threads(self._threads(choice)):
+                return self._run_alike(request, choice, progress)
+
+    def _threads(self, choice: Choice) -> int:
+        """Return how many of torch's threads to compute with: no more than it has, unless the user says so."""
+        assert choice.threads is not None
+        return self.threads or min(choice.threads.number, torch.get_num_threads())
+
+    def _run_alike(self, request: Request, choice: Choice, progress: Work) -> Attributions:
+        """Explain rows that have the same players."""
         (game,) = request.games
-        choice = self._choice(request)
         entry = self._method(choice.method)
         options = choice.budget.options(entry, game)
         size = self._rows_at_once(entry, game)
@@ -250,14 +272,17 @@ class Explainer:
                 parts.append(self._attributed(choice, options, part))
             except UnexplainedRows as error:
                 raise error.after(start) from error
+            progress.update(len(part.full))
         return Attributions.cat(parts)
 
-    def _run_each(self, request: Request) -> Attributions:
+    def _run_each(self, request: Request, progress: Work) -> Attributions:
         """Explain rows that have players of their own, one game after the other."""
         parts, before = [], 0
         for part in request.apart():
+            choice = self._choice(part)
             try:
-                parts.append(self.run(part))
+                with torch_threads(self._threads(choice)):
+                    parts.append(self._run_alike(part, choice, progress))
             except UnexplainedRows as error:
                 raise error.after(before) from error
             before += len(part.full)
@@ -299,16 +324,21 @@ class Explainer:
     def _choice(self, request: Request) -> Choice:
         """Return the method for a request, which is the same for all with as many players and outputs."""
         game = (request.players, request.full[0].numel())
-        with _CHOOSING:
+        most = torch.get_num_threads()
+        with working("choosing a method"), _CHOOSING, torch_threads(self.threads or 1):
             if game not in self._choices:
+                counted = cache(lambda: Count.of_request(request, self.budget.batch_size))
                 choice = Choice(self.requested_method, _ASKED, self.budget)
                 if self.requested_method == "auto":
-                    choice = choose(request, self.model, self.budget)
+                    choice = choose(request, self.model, self.budget, counted=counted)
                     level = logging.WARNING if choice.obstacle else logging.INFO
                     log.log(level, "%s: %s", METHODS[choice.method].name, choice.reason)
                 if choice.method not in self._made:
                     self._made[choice.method] = self._method(choice.method).make(self.model)  # type: ignore[arg-type]
-                self._choices[game] = choice
+                threads = Threads(self.threads, _ASKED) if self.threads else suited_threads(most, request, counted)
+                if most > 1:  # else there was nothing to choose
+                    log.info("threads: %s", threads)
+                self._choices[game] = replace(choice, threads=threads)
             return self._choices[game]
 
 

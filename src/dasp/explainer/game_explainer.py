@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from tqdm.auto import tqdm
 
 from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import Attributions, explanation_class, shap_explanation_of_game
 from dasp.games.evaluator import Missing
 from dasp.games.mask_function import KeptAnswers, MaskFunction, MaskKind
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Request, check_positive, games
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
@@ -49,7 +49,7 @@ def explain_game(
     missing: Missing = "raise",
     keep: str | Path | None = None,
     key: str = "",
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Any:
     """Explain a game: the Shapley value of every player with its standard deviation, as a `shap.Explanation` of one
     row.
@@ -78,7 +78,8 @@ def explain_game(
         keep: a file for the answers. What is in it is not asked again, also after a crash, or by another budget.
         key: what the answers of the file depend on beside the mask, such as the version of a model or of a prompt: a
             file with another key is refused, and so is one of other players.
-        show_progress: show a progress bar of new answers.
+        show_progress: None for a bar of new answers that appears after two seconds on a terminal or in a notebook, and
+            elsewhere for a line every half minute in the log, "dasp"; True for a bar at once, False for nothing.
 
     The explanation has `values` and `error_std`, (players,) or (players, outputs), `base_values` (the value of the
     coalition of nobody), `feature_names`, `method` and `reason`; the figures of `dasp.plots` and of SHAP draw it.
@@ -104,7 +105,7 @@ def explain_game(
     budget = Budget(tolerance, max_evaluations, seed=seed, max_seconds=max_seconds, missing=missing)
     with ExitStack() as stack:
         kept = None if keep is None else stack.enter_context(KeptAnswers(keep, number, names, key))
-        progress = stack.enter_context(tqdm(desc="coalitions", unit="mask", disable=not show_progress))
+        progress = stack.enter_context(working("new answers", "answer", show=show_progress))
         game = MaskFunction(
             function, number, names=names, masks=masks, batch_size=batch_size, workers=workers, retries=retries,
             missing=missing, kept=kept, progress=progress,

@@ -64,7 +64,7 @@ class MaskFunction:
         missing: "raise" an error if a call fails for good; or "drop" its coalitions, which then have the value NaN. Of
             a batch that fails, each mask gets one more chance by itself.
         kept: answers on disk, to look up and to add to.
-        progress: is told of every new answer, as a progress bar of tqdm is.
+        progress: is told of every new answer (see `progress`).
 
     >>> game = MaskFunction(lambda masks: masks.sum(1) ** 2, 3)
     >>> game(torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0]]))

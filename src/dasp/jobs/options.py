@@ -135,7 +135,12 @@ class Options:
     chunk: Annotated[int | None, Option(
         "Running", "Number of rows that are saved together: a killed job loses no more.", least=1)] = None
     threads: Annotated[int | None, Option(
-        "Running", "Threads of each worker. If not given: all cores; 1 with Ray.", least=1, most=1024)] = None
+        "Running", "Threads of each worker. If not given: 1, unless the model's operations are large and there are "
+        "idle cores; 1 with Ray.", least=1, most=1024)] = None
+    show_progress: Annotated[str, Option(
+        "Running", "Progress on stderr: yes for a bar at once, no for nothing, auto for a bar from two seconds on if "
+        "it is a terminal, and a line every half minute if it is not.", identity=False,
+        choices=("auto", "yes", "no"))] = "auto"
     engine: Annotated[str, Option(
         "Running", "Place to run: this process, or Ray.", identity=False, choices=("local", "ray"))] = "local"
     workers: Annotated[int | None, Option(

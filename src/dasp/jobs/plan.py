@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from dasp.errors import BadInput, Fraction, line_of
 from dasp.explainer.explanation import Attributions
 from dasp.explainer.inputs import far_from_zero
 from dasp.formatting import display_name
+from dasp.games.counting import Threads
 from dasp.games.evaluator import MOST_KEPT
+from dasp.games.progress import working
 from dasp.games.request import PREDICTED
 from dasp.jobs.absent_inputs import absent_record, absent_values, check_player_names
 from dasp.jobs.identity import FilesRead, check_not_read, fingerprint
@@ -39,13 +43,15 @@ from dasp.methods import METHODS
 from dasp.models.loading import read_model
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
-__all__ = ["Plan", "Say", "plan"]
+__all__ = ["Plan", "Say", "plan", "waiting"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _CHUNK_TEXTS = 16  # of which each takes hundreds of evaluations
 _LISTED = 10
 _MOST_PAIRED = 30  # players whose pairs are written
 _EVALUATIONS = 2048  # of a row by BayesianShapley, if no other number is given
+_ALONE = Threads(1, "the text has one piece")
+_SHOW = {"auto": None, "yes": True, "no": False}
 _DTYPES, _WHOLE = ("float16", "float32", "float64"), "int64"
 
 Say = Callable[[str], None]
@@ -73,7 +79,8 @@ def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
     options = checked.options
     if options.device is not None:
         _check_device(options.device)
-    model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
+    with waiting(options, "reading the model"):
+        model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
     if isinstance(model, MultilayerPerceptron):
         checked = checked.in_order(model.in_order)
     check_not_read(options, model)
@@ -87,7 +94,8 @@ def _plan_rows(
     checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
 ) -> Plan:
     options, source, shape = checked.options, checked.source, checked.source.shape
-    dtype, seen = _surveyed(model, source, options)
+    with waiting(options, "reading the data"):
+        dtype, seen = _surveyed(model, source, options)
     what = f"rows of {shape[0]} inputs" if len(shape) == 1 else f"rows of shape {shape}"
     for line in _description(options.data, what, seen):
         say(line)
@@ -97,11 +105,11 @@ def _plan_rows(
     if options.interactions:
         _check_pairs(number, masks)
     outputs = _outputs(model, seen, source, options)
-    before = _chosen_before(options, parameters, earlier)
+    before, fixed = _chosen_before(options, parameters, earlier), _threads(options, earlier, model)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=parameters,
         target=_chosen_target(checked, outputs, seen, say), names=names, mask=mask, absent=absent,
-        skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
+        skip=options.on_bad_row == "skip", threads=None if fixed is None else fixed.number,
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
         with_data=options.with_data, interactions=options.interactions, inputs=source.names,
         normalization=checked.normalization,
@@ -109,11 +117,18 @@ def _plan_rows(
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows
-    worker, trial = _tried(task, model, seen, say, chosen_before=bool(before))
+    with waiting(options, "trying the model on two rows"):
+        worker, trial = _tried(task, model, seen)
+    method = "as chosen before" if before else line_of(trial.reason)
+    say(f"method: {display_name(trial.method)} ({method})")
+    threads = fixed or trial.choices[0].threads
+    assert threads is not None
+    worker.use_threads(threads.number)
+    say(f"threads: {threads}")
     most = _kept_rows(options, number, trial) if options.interactions else _CHUNK_ROWS
     size = options.chunk or max(1, min(_CHUNK_ROWS, most, _CHUNK_ENTRIES // max(1, entries)))
     reason = earlier.reason if before and earlier else line_of(trial.choices[0].reason)
-    task = replace(task, explainer={**task.explainer, **trial.settings})  # which others need not choose
+    task = replace(task, threads=threads.number, explainer={**task.explainer, **trial.settings})  # for others
     if masks is not None:  # nor this one, for other numbers of players
         worker = Worker(task, model)
         trial = _try(worker, seen)
@@ -132,14 +147,17 @@ def _plan_texts(
     checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
 ) -> Plan:
     options = checked.options
-    seen = survey(checked.source, options.data, TEXT, fail=options.on_bad_row == "fail")
+    with waiting(options, "reading the data"):
+        seen = survey(checked.source, options.data, TEXT, fail=options.on_bad_row == "fail")
     for line in _description(options.data, "texts", seen, "nothing in them"):
         say(line)
+    fixed = _threads(options, earlier, model)
     texts = TextTask(options.tokenizer or Path(options.model), options.players or "word", options.baselines)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=parameters, target=None,
-        names=None, mask=None, absent={}, skip=options.on_bad_row == "skip", threads=_threads(options, earlier),
-        explainer=options.of_explainer(), tolerance=options.tolerance, texts=texts,
+        names=None, mask=None, absent={}, skip=options.on_bad_row == "skip",
+        threads=None if fixed is None else fixed.number, explainer=options.of_explainer(),
+        tolerance=options.tolerance, texts=texts,
     )  # fmt: skip
     some = seen.example[:, 0].tolist()
     try:
@@ -151,10 +169,15 @@ def _plan_texts(
     except Exception as error:
         raise BadInput(f"{options.model} does not take the texts of {options.data}: {line_of(error)}") from error
     worker.task = task = replace(task, target=_chosen_target(checked, outputs.shape[1], seen, say))
-    _try_texts(worker, sorted(some, key=len))
+    with waiting(options, "trying the model on a text"):
+        trial = _try_texts(worker, sorted(some, key=len))
+    threads = fixed or trial.choices[0].threads or _ALONE
+    worker.use_threads(threads.number)
+    worker.task = task = replace(task, threads=threads.number)
     explainer = worker.explainer
     method = display_name(explainer.requested_method)
     say(f"method: {method}, by {texts.players}; an absent one is: {explainer.baselines}")
+    say(f"threads: {threads}")
     absent = AbsentInputs("text", {"baselines": str(explainer.baselines)})
     reader = Reader(checked.source, options.chunk or _CHUNK_TEXTS, TEXT, seen.integer_ids)
     reason = "the coalitions of each text are evaluated"
@@ -172,10 +195,24 @@ def _far_zeros(options: Options, source: Source, mean: Any) -> str | None:
     return f"an absent input is 0, as nothing else was said, but {far}; {remedy}"
 
 
-def _threads(options: Options, earlier: JobRecord | None) -> int:
-    """Return the threads of a worker: those that were asked for, that an earlier job had, or that there are."""
+def _threads(options: Options, earlier: JobRecord | None, model: nn.Module) -> Threads | None:
+    """Return the threads of a worker, if they were asked for, chosen by an earlier job, or need no choice."""
     before = earlier.options.get("threads") if earlier else None
-    return options.threads or before or (1 if options.engine == "ray" else torch.get_num_threads())
+    if options.threads is not None:
+        return Threads(options.threads, "as asked for")
+    if before:
+        return Threads(before, "as chosen before")
+    if options.engine == "ray":
+        return Threads(1, "workers on Ray have one each")
+    if isinstance(model, BlackBox) and model.module is None:
+        return Threads(torch.get_num_threads(), "the model has its own")
+    return None
+
+
+def waiting(options: Options, name: str, unit: str = "", total: int | None = None, done: int = 0) -> Any:
+    """Return the context of some work of a job, of which the user sees how far it is: see `working`."""
+    say = partial(print, "dasp:", file=sys.stderr, flush=True)
+    return working(name, unit, total, done=done, show=_SHOW[options.show_progress], say=say)
 
 
 def _chosen_before(options: Options, parameters: str, earlier: JobRecord | None) -> dict[str, Any]:
@@ -326,7 +363,7 @@ def _chosen_target(checked: Preflight, outputs: int, seen: Survey, say: Say) -> 
     return PREDICTED
 
 
-def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_before: bool) -> tuple[Worker, Attributions]:
+def _tried(task: Task, model: nn.Module, seen: Survey) -> tuple[Worker, Attributions]:
     """Return a worker that has explained two rows, and their attributions."""
     x = torch.from_numpy(seen.example)
     try:
@@ -344,8 +381,6 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
                 f"({line_of(error)}): give auto, exact, bayesian or permutation, or a factory that builds the model"
             ) from error
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
-    reason = "as chosen before" if chosen_before else line_of(trial.reason)
-    say(f"method: {display_name(trial.method)} ({reason})")
     return worker, trial
 
 
@@ -372,7 +407,7 @@ def _try(worker: Worker, seen: Survey) -> Attributions:
     return result
 
 
-def _try_texts(worker: TextWorker, texts: list[str]) -> None:
+def _try_texts(worker: TextWorker, texts: list[str]) -> Attributions:
     """Explain the shortest text that can be explained."""
     model = worker.task.model
     try:
@@ -386,6 +421,7 @@ def _try_texts(worker: TextWorker, texts: list[str]) -> None:
         raise BadInput(f"{model}: its outputs for the first texts are not finite")
     if worker.task.explainer["error_bars"] and found.std is None:
         raise BadInput("one permutation has no error bars: give more --max-evaluations")
+    return found
 
 
 def _surveyed(model: nn.Module, source: Source, options: Options) -> tuple[str, Survey]:

@@ -180,7 +180,7 @@ def _connect(order: Order) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do by default, and warns about
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    threads = order.task.threads
+    threads = order.task.threads or 1
     own: dict[str, Any] = {}
     if order.address is None:
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")  # nobody will start it again
@@ -242,7 +242,7 @@ class _Pool:
         self.deaths: Counter[int] = Counter()  # of workers, by the chunk that they had
         self.failed_starts = 0
         self.calls: dict[Any, deque[tuple[Any, Chunk | None]]] = {}
-        threads = order.task.threads
+        threads = order.task.threads or 1
         cpus = [node["Resources"].get("CPU", 0) for node in self._nodes()]
         if max(cpus) < threads:
             raise BadInput(
@@ -345,7 +345,7 @@ class _Pool:
 
     def _worker(self) -> Any:
         gpus = 1 if str(self.order.task.explainer.get("device")).startswith("cuda") else 0
-        remote = self.ray.remote(num_cpus=self.order.task.threads, num_gpus=gpus, max_restarts=0)(_Remote)
+        remote = self.ray.remote(num_cpus=self.order.task.threads or 1, num_gpus=gpus, max_restarts=0)(_Remote)
         return remote.remote(self.order.task, Path.cwd())
 
     def _start(self) -> None:

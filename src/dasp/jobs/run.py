@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from dasp.jobs.checkpoint import Checkpoint, DamagedPart
 from dasp.jobs.identity import check_free, continues, record_of
 from dasp.jobs.options import Options
 from dasp.jobs.output import check_beside, finished_job, is_complete
-from dasp.jobs.plan import Plan, Say, plan
+from dasp.jobs.plan import Plan, Say, plan, waiting
 from dasp.jobs.preflight import Preflight
 from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
 from dasp.jobs.worker import explained_table
@@ -81,16 +81,17 @@ def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord,
     start = time.perf_counter()
     with (
         _unchanged(options, planned, parts),
-        _progress(rows, before) as advance,
+        waiting(options, "explaining", "row", rows, before) as progress,
         closing(_results(options, planned, done)) as new,
     ):
         for number, table in new:
             parts.commit(number, table)
-            advance(_rows_of(number, rows, size))
+            progress.update(_rows_of(number, rows, size))
     seconds = time.perf_counter() - start
     model = options.model if ":" in options.model else Path(options.model).name
     result = JobResult(model, options.data.name, planned.outputs.shape[1], planned.classes or ())
-    written = parts.finish(chunks, record, result)
+    with waiting(options, "writing the output"):
+        written = parts.finish(chunks, record, result)
     rate = (rows - before) / seconds
     say(f"{options.output}: {written.summary.rows:,} rows; {rows - before:,} in {seconds:.1f} s, {rate:,.1f} rows/s")
     for line in written.notes.lines(written.summary.rows, options.tolerance):
@@ -144,30 +145,3 @@ def _results(options: Options, planned: Plan, done: frozenset[int]) -> Generator
 
 def _rows_of(number: int, rows: int, size: int) -> int:
     return min(size, rows - number * size)
-
-
-@contextmanager
-def _progress(rows: int, before: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar for so many rows on a terminal, some of which were done before; give a function that is told of more
-    of them. Nothing is shown if stderr is a file."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress as bars  # noqa: PLC0415 (rich is for terminals only)
-    from rich.console import Console  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    class Rate(bars.ProgressColumn):
-        """The speed of the last seconds."""
-
-        def render(self, task: bars.Task) -> Text:
-            """Show rows per second, once they are known."""
-            return Text(f"{task.speed:,.1f} rows/s" if task.speed else "")
-
-    columns = (
-        bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn(), Rate(),
-        bars.TimeRemainingColumn(),
-    )  # fmt: skip
-    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("explaining", total=rows, completed=before)
-        yield lambda more: progress.advance(bar, more)

@@ -66,7 +66,7 @@ class Task:
     mask: Any  # the player of every entry, or None
     absent: dict[str, Any]  # baselines or background
     skip: bool  # rows whose output is not finite
-    threads: int
+    threads: int | None  # of torch; None as long as they are not chosen
     explainer: dict[str, Any]  # further options of an `Explainer`
     tolerance: float | None = None  # the user's, if there is one
     masks: str | None = None  # --players, if each row has players of its own
@@ -91,7 +91,6 @@ class Worker:
 
     def __init__(self, task: Task, model: nn.Module | None = None) -> None:
         model = _model_of(task) if model is None else model
-        torch.set_num_threads(task.threads)
         self.task, self.model = task, model
         mask = None if task.mask is None else torch.from_numpy(task.mask)
         given: dict[str, Any] = {name: torch.from_numpy(np.asarray(value)) for name, value in task.absent.items()}
@@ -99,9 +98,16 @@ class Worker:
             given |= {"mean": task.normalization.mean, "std": task.normalization.std}
         explained: Any = model
         if isinstance(model, BlackBox):
-            model.use_threads(task.threads)
+            model.use_threads(task.threads or torch.get_num_threads())
             explained = model.to(task.explainer["device"]).function
-        self.explainer = Explainer(explained, feature_mask=mask, **given, **task.explainer)
+        self.explainer = Explainer(explained, feature_mask=mask, show_progress=False, **given, **task.explainer)
+        self.use_threads(task.threads)
+
+    def use_threads(self, number: int | None) -> None:
+        """Compute with so many of torch's threads from now on; of a function that has its own, torch needs one."""
+        _use_threads(number)
+        own = isinstance(self.model, BlackBox) and self.model.module is None
+        self.explainer.threads = 1 if own else number
 
     def explain(self, chunk: Chunk) -> pa.Table:
         """Return the rows of the output for a chunk of the input; those with players of their own one by one."""
@@ -262,15 +268,20 @@ class TextWorker:
     def __init__(self, task: Task, model: nn.Module | None = None) -> None:
         assert task.texts is not None
         model = _model_of(task) if model is None else model
-        torch.set_num_threads(task.threads)
         own = task.explainer
         self.task, self.model = task, model.to(own["device"])
         self.explainer = TextExplainer(
             self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
             baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
             max_evaluations=own["max_evaluations"], error_bars=own["error_bars"], batch_size=own["batch_size"],
-            seed=own["seed"],
+            seed=own["seed"], show_progress=False,
         )  # fmt: skip
+        self.use_threads(task.threads)
+
+    def use_threads(self, number: int | None) -> None:
+        """Compute with so many of torch's threads from now on."""
+        _use_threads(number)
+        self.explainer.threads = number
 
     def outputs(self, some: Sequence[str]) -> Tensor:
         """Return the model's outputs for texts, (texts, outputs)."""
@@ -362,13 +373,18 @@ def _joined(parts: list[Any], dtype: Any) -> pa.Array:
 
 def _model_of(task: Task) -> nn.Module:
     """Return the model of a task, which must be the one that it was planned with."""
-    torch.set_num_threads(task.threads)
+    _use_threads(task.threads)
     model = load_model(task.model, weights=task.weights, trust=task.trust)
     if fingerprint(model) != task.parameters:
         raise BadInput(
             f"{task.model}: has other parameters every time it is made; give --weights, or fix the seed in it"
         )
     return model
+
+
+def _use_threads(number: int | None) -> None:
+    if number is not None:
+        torch.set_num_threads(number)
 
 
 def _seed_all(seed: int) -> None:

@@ -40,11 +40,11 @@ from dasp.attribution.base import GRADIENT
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
 from dasp.attribution.gradient_dasp import automatic_columns
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
+from dasp.games.counting import Count, Threads
 from dasp.games.evaluator import Missing
 from dasp.games.game import Game
 from dasp.games.request import Request, check_positive, check_tolerance
 from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
-from dasp.methods.counting import Count
 from dasp.models.calling import innermost
 from dasp.models.export_lock import evaluation_lock
 
@@ -82,7 +82,7 @@ class Budget:
     error_bars: bool = False
     batch_size: int | None = None
     seed: int = 0
-    show_progress: bool = False
+    show_progress: bool | None = None
     max_seconds: float | None = None  # for each row
     missing: Missing = "raise"  # what to do about coalitions without a finite value
 
@@ -156,6 +156,7 @@ class Choice:
     reason: str
     budget: Budget
     obstacle: bool = False  # moments cannot be propagated, though that would pay
+    threads: Threads | None = None  # of torch, where they were chosen
 
 
 def choose(request: Request, model: Any, budget: Budget, *, counted: Callable[[], Count] | None = None) -> Choice:
@@ -178,7 +179,7 @@ def choose(request: Request, model: Any, budget: Budget, *, counted: Callable[[]
         raise BadInput(f"max_evaluations must be at least {FEWEST_EVALUATIONS}, not {allowed}")
     if coalitions <= min(FEWEST, allowed) and budget.max_seconds is None:
         return exact
-    costs = _Costs(request, model, budget, counted() if counted else _counted(request, budget.batch_size))
+    costs = _Costs(request, model, budget, counted() if counted else Count.of_request(request, budget.batch_size))
     if coalitions <= min(_MOST_COALITIONS, allowed) and costs.all_are_quick(coalitions):
         return exact
     settled = budget.settled(None if MOST * costs.evaluation < _AT_ONCE else TOLERANCE, costs.affordable)
@@ -260,22 +261,6 @@ class _Costs:
     def _has_time_for_prior(self) -> bool:
         seconds = self.budget.max_seconds
         return seconds is None or self.prior + self.count.tracing <= seconds / 4
-
-
-def _counted(request: Request, batch_size: int | None) -> Count:
-    """Count an evaluation of two coalitions of the first row, beside one baseline."""
-    first = request.rows_of(slice(0, 1))
-    (game,), (select,) = first.games, first.selections
-    both = torch.stack([torch.ones(game.count), torch.zeros(game.count)]).bool().to(game.device)
-    own, size = _beside_one(game), batch_size or game.rows_at_once
-    parts = both.split(1 if size == 1 else 2)
-
-    @torch.no_grad()
-    def evaluate() -> None:
-        for part in parts:
-            select(own.evaluate(first.function, part[:, None], size))
-
-    return Count.of(evaluate, rows=2, at_once=size, batches=len(parts))
 
 
 def _differentiable(request: Request) -> bool:

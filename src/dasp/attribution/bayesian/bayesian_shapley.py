@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile, cost_of_prior
 from dasp.attribution.bayesian.design import Pairs, pair_count
@@ -28,6 +27,7 @@ from dasp.attribution.refinement import Clock, Refined, background_deviation, co
 from dasp.games.evaluator import MOST_KEPT, Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.models.calling import Output
 
@@ -148,7 +148,7 @@ class BayesianShapley(PlayerMethod):
         seed: int = 0,
         missing: Missing = "raise",
         internal_batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players with their standard deviations; the options are those of `attribute`."""
         check_positive(max_evaluations=max_evaluations, internal_batch_size=internal_batch_size)
@@ -160,7 +160,9 @@ class BayesianShapley(PlayerMethod):
             raise ValueError(f"max_evaluations must be at least {fewest}, not {max_evaluations}")
         before = prior_values(self.prior, self.prior_options, request)
         priors = [None] * len(active.parts) if before is None else active.select(before.values)
-        with tqdm(desc="BayesianShapley", unit="evaluation", disable=not show_progress) as progress:
+        most = sum(game.rows * (min(max_evaluations, 2**game.count) - 2) for game in active.request.games)
+        early = tolerance is not None or clock is not None
+        with working("BayesianShapley", "evaluation", most, at_most=early, show=show_progress) as progress:
             evaluators = list(active.request.evaluators(internal_batch_size, progress, missing))
             estimates = [
                 _Estimate(evaluator, prior, trust(self.prior, evaluator.game), self._regressions, seed)

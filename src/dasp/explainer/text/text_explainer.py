@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.strings import Strings, baselines_of_strings
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel
 from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
+from dasp.games.counting import Count, Threads, suited_threads, torch_threads
+from dasp.games.progress import working
 from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
@@ -24,13 +27,15 @@ from dasp.models.calling import check_evaluation_mode
 
 __all__ = ["TextExplainer"]
 
+log = logging.getLogger("dasp")
+
 _DIVISIONS = ("token", "word", "sentence")
 # All that can be done with a text is to evaluate the model.
 _EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutation_shapley"
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
 _BATCH = 32  # texts for the model at once
-
+_ASKED = "it was asked for"
 
 Text = str | tuple[str, str] | list[str]
 
@@ -62,7 +67,10 @@ class TextExplainer:
         batch_size: the most texts for the model at once. By default 32.
         device: where to compute; the model is moved there. By default it stays where it is.
         seed: for the choice of coalitions. Texts do not depend on the texts beside them.
-        show_progress: show a progress bar.
+        show_progress: None for a bar that appears after two seconds on a terminal or in a notebook, and elsewhere for a
+            line every half minute in the log, "dasp"; True for a bar at once, False for nothing.
+        threads: how many of torch's threads to compute with. Automatically one, unless the model's operations are large
+            and there are idle cores (see `dasp.games.counting`), and never more than torch has; the log says which.
 
     These are the options of `Explainer`, and mean the same, as far as texts have them: a text has no background, its
     players are made by `players` alone, and all that can be done with a text is to evaluate the model.
@@ -94,7 +102,8 @@ class TextExplainer:
         batch_size: int | None = None,
         device: torch.device | str | None = None,
         seed: int = 0,
-        show_progress: bool = False,
+        show_progress: bool | None = None,
+        threads: int | None = None,
     ) -> None:
         if not callable(players) and players not in _DIVISIONS:
             raise BadInput(f"players are 'token', 'word', 'sentence' or a function of a text, not {players!r}")
@@ -102,7 +111,7 @@ class TextExplainer:
             raise BadInput(f"baselines are 'mask', 'pad', 'drop' or a text, not {baselines!r}")
         if device is not None and isinstance(model, nn.Module):
             model.to(device)
-        check_positive(batch_size=batch_size)
+        check_positive(batch_size=batch_size, threads=threads)
         self.model, self.players, self.output, self.batch_size = model, players, output, batch_size or _BATCH
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, baselines)
         if self.vocabulary is None:
@@ -113,6 +122,8 @@ class TextExplainer:
         if self.requested_method not in ("auto", _EXACT, _BAYESIAN, _PERMUTATION):
             raise BadInput(f"texts are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
         self.budget = Budget(tolerance, max_evaluations, error_bars, None, seed, show_progress, max_seconds)
+        self.threads = threads
+        self._threads: Threads | None = None  # that suit the model
         self.target = target
         self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
         self._made: dict[str, Attribution] = {}
@@ -145,12 +156,14 @@ class TextExplainer:
             raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
         numbers = [self._number(each) for each in targets]
         found = []
-        for text, (game, number) in enumerate(zip(self._games(several), numbers, strict=True)):
-            try:
-                found.append(self._explained(game, number))
-            except UndefinedCoalitions as error:
-                names = [game.text.pieces[player].strip() for player in game.text.players]
-                raise error.named(names).after(text) from None
+        with working("explaining", "text", len(several), show=self.budget.show_progress) as progress:
+            for text, (game, number) in enumerate(zip(self._games(several), numbers, strict=True)):
+                try:
+                    found.append(self._explained(game, number))
+                except UndefinedCoalitions as error:
+                    names = [game.text.pieces[player].strip() for player in game.text.players]
+                    raise error.named(names).after(text) from None
+                progress.update()
         if any(text.std is not None for text in found):  # one permutation has no deviation
             found = [replace(text, std=text.std or [torch.full_like(text.values[0], torch.nan)]) for text in found]
         result = Attributions.cat(found)
@@ -182,7 +195,9 @@ class TextExplainer:
         texts, division = self._read(prompt)
         model, at_once = self._function()
         text = Tokens(texts, division, vocabulary, behind=tokens)
-        found = self._explained(TextGame(text, ContinuationModel(model, tokens, per_token=per_token), at_once), None)
+        game = TextGame(text, ContinuationModel(model, tokens, per_token=per_token), at_once)
+        with working("explaining", show=self.budget.show_progress):
+            found = self._explained(game, None)
         found.warn(self.budget.tolerance)
         names = [vocabulary.tokenizer.decode([token]) for token in tokens]
         single = not per_token or len(tokens) == 1
@@ -219,17 +234,30 @@ class TextExplainer:
 
     def _explained(self, game: TextGame, target: Any) -> Attributions:
         """Explain one text by the method that suits its players."""
-        players = len(game.text.players)
-        if players < 2:
-            found = self._undivided(game, target, players)
-        else:
-            on = torch.ones(1, players, dtype=torch.float64)
-            request = Request.of(game, Arguments(on, None, target), rounding=_ROUNDING)
-            choice = self._choice(request)
+        players, most = len(game.text.players), torch.get_num_threads()
+        with torch_threads(self.threads or 1):  # a few evaluations
+            if players < 2:
+                found = self._undivided(game, target, players)
+            else:
+                on = torch.ones(1, players, dtype=torch.float64)
+                request = Request.of(game, Arguments(on, None, target), rounding=_ROUNDING)
+                choice, threads = self._choice(request), self._suited(request, game.batch_size, most)
+        if players >= 2:
             game.remembers = True
-            found = self._estimated(request, choice)
+            with torch_threads(self.threads or min(threads.number, most)):
+                found = self._estimated(request, replace(choice, threads=threads))
         std = None if found.std is None else [_spread(found.std, game.text)]
         return replace(found, values=[_spread(found.values, game.text)], std=std, pieces=[game.text.pieces])
+
+    def _suited(self, request: Request, at_once: int, most: int) -> Threads:
+        """Return the threads for all texts, by what the model does for the first one."""
+        if self.threads is not None:
+            return Threads(self.threads, _ASKED)
+        if self._threads is None:
+            self._threads = suited_threads(most, request, lambda: Count.of_request(request, at_once))
+            if most > 1:  # else there was nothing to choose
+                log.info("threads: %s", self._threads)
+        return self._threads
 
     def _undivided(self, game: TextGame, target: Any, players: int) -> Attributions:
         """Explain a text with one player, who has all of prediction − base, or with none."""
@@ -270,7 +298,7 @@ class TextExplainer:
                 "(players='sentence'), or method='bayesian'"
             )
         if self.requested_method != "auto":
-            return Choice(self.requested_method, "it was asked for", budget)
+            return Choice(self.requested_method, _ASKED, budget)
         return choose_evaluations(players, budget)
 
     def _target(self, target: Any) -> Any:

@@ -15,12 +15,27 @@ backward (`moments`). Both were fitted to what a node took on networks of many k
 
 A model that does none of its work by torch's operations (a forest, an ONNX session, an endpoint) cannot be counted: it
 is taken to need a millisecond for a row.
+
+**Threads.** torch divides every operation among its threads, and the quickest of them waits for the slowest, spinning.
+That pays if operations are large and cores are idle, and else costs more than it brings, in processor time as well. On
+two cores that five other processes used, one row after the other took (times as long with two threads as with one)
+
+    small network, 2,048 rows at once     0.09 ms an operation     185
+    LeNet, 512 rows                       0.7                        7
+    BERT-base, 1 row of 64 tokens         0.8                        3.4
+    ResNet-18, 4 and 8 rows               1.8 and 3.6               11 and 3
+
+So there is one thread, unless an operation takes 2 ms on average (`Count.operation`) and there are idle cores
+(`suited_threads`); and never more than torch was told to have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,13 +44,16 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from dasp.attribution.base import GRADIENT
+from dasp.games.request import Request
 
-__all__ = ["Count"]
+__all__ = ["GRADIENT", "Count", "Threads", "idle_cores", "suited_threads", "torch_threads"]
+
+GRADIENT = 3  # evaluations: forward once, and backward
 
 aten = torch.ops.aten
 
 _FLOPS, _BYTES, _CALL = 100e9, 10e9, 5e-6  # in a second; seconds
+_WORTH_THREADS = 2e-3  # seconds of an operation
 _UNSEEN = 1e-3  # seconds for a row of a model that does not use torch
 _NONLINEAR_PASSES = 90  # over the bytes of a nonlinear function, of a propagated pass forward and backward
 _A_NODE_TRACED = 0.01  # seconds for each operation, once for a model
@@ -73,12 +91,34 @@ class Count:
             watch.depth // batches, seen=watch.flops > 0 or watch.nonlinear > 0,
         )  # fmt: skip
 
+    @staticmethod
+    def of_request(request: Request, batch_size: int | None) -> Count:
+        """Count an evaluation of two coalitions of the first row, beside one baseline."""
+        first = request.rows_of(slice(0, 1))
+        (game,), (select,) = first.games, first.selections
+        both = torch.stack([torch.ones(game.count), torch.zeros(game.count)]).bool().to(game.device)
+        own = replace(game, baselines=game.baselines[:1], shares=None)
+        size = batch_size or game.rows_at_once
+        parts = both.split(1 if size == 1 else 2)
+
+        @torch.no_grad()
+        def evaluate() -> None:
+            for part in parts:
+                select(own.evaluate(first.function, part[:, None], size))
+
+        return Count.of(evaluate, rows=2, at_once=size, batches=len(parts))
+
     @property
     def evaluation(self) -> float:
         """Seconds for a row."""
         if not self.seen:
             return _UNSEEN
         return self.flops / _FLOPS + self.written / _BYTES + self.calls * _CALL / self.at_once
+
+    @property
+    def operation(self) -> float:
+        """Seconds for an operation, of as many rows as are evaluated at once."""
+        return self.evaluation * self.at_once / max(1, self.calls)
 
     def gradient(self, outputs: int = 1) -> float:
         """Seconds for a pass forward and a pass backward for each output."""
@@ -93,6 +133,60 @@ class Count:
     def tracing(self) -> float:
         """Seconds to trace the model, once."""
         return _A_NODE_TRACED * self.calls
+
+
+@dataclass(frozen=True)
+class Threads:
+    """A number of torch's threads, and the reason for it."""
+
+    number: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.reason})"
+
+
+def suited_threads(most: int, request: Request, counted: Callable[[], Count]) -> Threads:
+    """Return how many threads suit a model, of `most`; `counted` tells what the model does, where that matters."""
+    if most == 1:
+        return Threads(1, "torch has no more")
+    if request.games[0].device.type != "cpu":
+        return Threads(1, "the model is computed elsewhere")
+    count = counted()
+    if not count.seen or count.operation < _WORTH_THREADS:
+        return Threads(1, "the model's operations are small")
+    number = min(most, idle_cores())
+    return Threads(number, "the model's operations are large" if number == most else "other processes use the cores")
+
+
+def idle_cores() -> int:
+    """Return the number of cores that no other process computes on, but at least 1; of all, if the system is silent."""
+    cores = os.cpu_count() or 1
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])  # this one, too
+    except (OSError, ValueError, IndexError):  # not on Linux
+        return cores
+    return max(1, cores - max(0, running - 1))
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Compute with so many of torch's threads. The number is one of the thread that asks, so that threads that explain
+    at the same time are not in each other's way; those that begin meanwhile have it, too.
+
+    >>> with torch_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if number == before:
+        yield
+        return
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Watch(TorchDispatchMode):

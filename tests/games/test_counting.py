@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from dasp.methods.counting import Count
+from dasp.games.counting import Count
 
 
 def small() -> nn.Module:

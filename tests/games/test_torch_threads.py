@@ -1,0 +1,157 @@
+"""Threads of torch: one, unless more of them pay, and as before afterwards."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from dasp import Explainer, TextExplainer
+from dasp.games import counting
+from dasp.games.counting import Count, suited_threads, torch_threads
+from dasp.games.request import Arguments, Request
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+
+
+def request():
+    return Request.of(network(), Arguments(torch.ones(1, 6)))
+
+
+def count(seconds, at_once=1, **options):
+    """That of a model whose operations take so long."""
+    return Count(flops=seconds * 10 * 100e9, written=0, nonlinear=0, calls=10, at_once=at_once, depth=1, **options)
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch):
+    monkeypatch.setattr(counting, "idle_cores", lambda: 8)
+
+
+@pytest.fixture
+def several():
+    """Threads, as many as torch has on a machine with four cores; put back by `same_threads`."""
+    torch.set_num_threads(4)
+
+
+@pytest.mark.parametrize(
+    ("found", "number"),
+    [(count(1e-4), 1), (count(1e-4, at_once=100), 4), (count(0.01), 4), (count(0.01, seen=False), 1)],
+)
+def test_large_operations_have_threads(found, number):
+    assert suited_threads(4, request(), lambda: found).number == number
+
+
+def test_never_more_than_there_are_and_nothing_is_counted_for_one():
+    assert suited_threads(1, request(), None).number == 1
+
+
+@pytest.mark.parametrize(("idle", "number"), [(8, 4), (4, 4), (3, 3), (1, 1)])
+def test_busy_cores_are_left_to_others(monkeypatch, idle, number):
+    monkeypatch.setattr(counting, "idle_cores", lambda: idle)
+    threads = suited_threads(4, request(), lambda: count(0.01))
+    assert threads.number == number
+    assert ("other processes" in threads.reason) is (number < 4)
+
+
+def test_operations_share_the_rows_of_a_batch():
+    assert count(1e-4, at_once=50).operation == pytest.approx(50 * 1e-4, rel=0.1)
+
+
+def seen_by(model):
+    """A model that remembers the threads it is evaluated with."""
+    found = []
+
+    def function(x):
+        found.append(torch.get_num_threads())
+        return model(x)
+
+    return function, found
+
+
+@pytest.mark.usefixtures("several")
+def test_a_small_model_has_one_thread_and_the_user_has_theirs_afterwards(caplog):
+    function, found = seen_by(network())
+    with caplog.at_level(logging.INFO, "dasp"):
+        explainer = Explainer(function)
+        explainer.attribute(torch.rand(2, 6))
+        explainer.attribute(torch.rand(2, 6))
+    assert set(found) == {1}
+    assert torch.get_num_threads() == 4
+    assert [line for line in caplog.messages if "threads" in line] == ["threads: 1 (the model's operations are small)"]
+
+
+@pytest.mark.usefixtures("several")
+def test_a_large_model_has_those_of_torch(monkeypatch):
+    monkeypatch.setattr(Count, "of_request", lambda *_: count(0.01))
+    function, found = seen_by(network())
+    explainer = Explainer(function, method="exact")
+    explainer.attribute(torch.rand(2, 6), target=0)
+    assert found[-1] == 4
+    torch.set_num_threads(2)
+    explainer.attribute(torch.rand(2, 6), target=0)
+    assert found[-1] == 2  # as the user has said meanwhile
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("several")
+def test_threads_that_are_asked_for():
+    function, found = seen_by(network())
+    Explainer(function, threads=2).attribute(torch.rand(2, 6), target=0)
+    assert set(found) == {2}
+    with pytest.raises(ValueError, match="threads"):
+        Explainer(function, threads=0)
+
+
+@pytest.mark.usefixtures("several")
+def test_texts():
+    found = []
+
+    def good(texts):
+        found.append(torch.get_num_threads())
+        return torch.tensor([float("good" in text) for text in texts])
+
+    TextExplainer(good)(["a good film", "a bad film"])
+    assert set(found) == {1}
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("several")
+def test_an_error_leaves_the_threads_as_they_were():
+    with pytest.raises(ZeroDivisionError), torch_threads(1):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("several")
+def test_each_python_thread_has_its_own_number():
+    inside, leave, found = threading.Event(), threading.Event(), []
+
+    def other():
+        torch.set_num_threads(4)
+        with torch_threads(1):
+            inside.set()
+            leave.wait(60)
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+
+    thread = threading.Thread(target=other)
+    with torch_threads(1):
+        thread.start()
+        inside.wait(60)
+    assert torch.get_num_threads() == 4  # though the other one still computes with one
+    leave.set()
+    thread.join()
+    assert found == [1, 4]
+
+
+def test_the_numbers_are_those_of_one_thread():
+    model, x = network(), torch.rand(40, 6)
+    one, two = (Explainer(model, threads=threads).attribute(x) for threads in (1, 2))
+    assert torch.allclose(one.values, two.values, rtol=1e-5, atol=1e-7)
