@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from dasp import Explainer, TextExplainer
+from dasp import ExactShapley, Explainer, TextExplainer
 from dasp.games import counting
 from dasp.games.counting import Count, suited_threads, torch_threads
 from dasp.games.request import Arguments, Request
@@ -98,6 +98,18 @@ def test_a_large_model_has_those_of_torch(monkeypatch):
     explainer.attribute(torch.rand(2, 6), target=0)
     assert found[-1] == 2  # as the user has said meanwhile
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize(("rate", "number"), [(100e9, 1), (1e3, 4)])
+def test_estimators_by_themselves(monkeypatch, rate, number):
+    monkeypatch.setattr(counting, "_FLOPS", rate)  # a processor for which even a small model is large
+    function, found = seen_by(network())
+    method = ExactShapley(function)
+    for _ in range(2):
+        method.attribute(torch.rand(2, 6), target=0)
+        assert found[-1] == number
+    assert torch.get_num_threads() == 4
 
 
 @pytest.mark.usefixtures("several")

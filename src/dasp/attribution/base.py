@@ -15,7 +15,7 @@ import io
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
@@ -24,7 +24,7 @@ from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
-from dasp.games.counting import GRADIENT
+from dasp.games.counting import GRADIENT, Count, suited_threads, torch_threads
 from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import Game
 from dasp.games.progress import working
@@ -138,6 +138,7 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
 
     forward_func: Callable[..., Any]
     _unit = "evaluations"  # the plural of what is sampled
+    _threads: int | None = None  # of torch, that suit the model, once they are known
 
     def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
@@ -165,8 +166,11 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
     def _attribute(self, arguments: Arguments, *, delta: bool = False, std: bool = False, **options: Any) -> Any:
         """Answer an `attribute` call with options of `explain`; with the completeness gaps if `delta`, with standard
         deviations if `std`."""
-        request = Request.of(self.forward_func, arguments, at_once=options.get("internal_batch_size"))
-        estimate = self.explain(request, **options)
+        at_once, most = options.get("internal_batch_size"), torch.get_num_threads()
+        with torch_threads(1):  # a few evaluations
+            request = self._requested(arguments, at_once, most)
+        with torch_threads(min(most, self._threads or 1)):
+            estimate = self.explain(request, **options)
         missed, tolerance = 0 if estimate.missed is None else int(estimate.missed.sum()), options.get("tolerance")
         if missed and tolerance is not None:
             warnings.warn(
@@ -175,6 +179,18 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         return estimate.answer(request, delta=delta, std=std)
+
+    def _requested(self, arguments: Arguments, at_once: int | None, most: int) -> Request:
+        """Return the request. What the model does for the first one decides how many of torch's threads suit it."""
+        if most == 1 or self._threads is not None:
+            return Request.of(self.forward_func, arguments, at_once=at_once)
+        made: list[Request] = []
+        count = Count.of(lambda: made.append(Request.of(self.forward_func, arguments, at_once=at_once)))
+        (request,) = made
+        rows, size = 2 * len(request.full), at_once or request.games[0].rows_at_once  # each, and a baseline beside it
+        each = replace(count, flops=count.flops / rows, written=count.written / rows, at_once=size)
+        self._threads = suited_threads(most, request, lambda: each).number
+        return request
 
     def _shortfall(self, estimate: Estimate, **options: Any) -> str:  # noqa: ARG002 (others look at it)
         """Say with how many samples the tolerance was not reached, and what to do."""

@@ -253,6 +253,8 @@ class TextExplainer:
         """Return the threads for all texts, by what the model does for the first one."""
         if self.threads is not None:
             return Threads(self.threads, _ASKED)
+        if self.vocabulary is None:  # which may be costly to count: an endpoint, say
+            return Threads(1, "the model is a function of texts")
         if self._threads is None:
             self._threads = suited_threads(most, request, lambda: Count.of_request(request, at_once))
             if most > 1:  # else there was nothing to choose
