@@ -80,7 +80,7 @@ def test_a_bar_on_a_terminal_appears_and_vanishes(watches):
         assert terminal.getvalue() == ""
         with working("tracing the model"):
             watch.tell()
-        assert "explaining: tracing the model: 0 s" in terminal.getvalue()
+        assert terminal.getvalue() == "\rexplaining: tracing the model: 0 s"
         work.update()
         watch.tell()
         assert "1/4" in terminal.getvalue()

@@ -20,6 +20,7 @@ from small_language import bert_tokenizer, classifier
 from torch import nn
 
 from dasp import ExactShapley, GradientDASP
+from dasp.games import progress
 from dasp.jobs.options import Options
 from dasp.jobs.plan import plan
 from dasp.jobs.preflight import preflight
@@ -288,6 +289,21 @@ def test_log(here):
     assert lines[4].startswith("out.parquet: 50 rows; 50 in ")
     assert lines[5] == "most important, by the mean of |value|:"
     assert len(lines) == 6 + 4
+
+
+@pytest.mark.parametrize(
+    ("show", "shown"),
+    [("auto", ["dasp: reading the model: 0 s", "dasp: trying the model on two rows: 0 s",
+               "dasp: explaining: 0 of 50 rows in 0 s"]), ("no", [])],
+)  # fmt: skip
+def test_lines_while_one_waits(here, monkeypatch, show, shown):
+    """As if half a minute passed with the beginning of everything."""
+    monkeypatch.setattr(progress._Watch, "begin", progress._Watch.tell)
+    result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet", "--show-progress", show)
+    assert result.code == 0
+    lines = besides_random(result.err).splitlines()
+    assert bool(lines) is bool(shown)
+    assert set(shown) <= set(lines)
 
 
 def test_the_commands_of_the_readme_run(here):

@@ -177,11 +177,12 @@ class _Watch:
         self.drawn = max(1, len(text))
 
     def _bar(self, width: int) -> str:
-        """Return the bar of the outermost work that can tell how far it is; else what the innermost one is."""
+        """Return the bar of the outermost work that can tell how far it is, or else of the innermost; before it, what
+        it is a part of."""
         works = list(self.works)
-        telling = next((i for i, work in enumerate(works) if work.left is not None), len(works) - 1)
-        before = "".join(f"{work.name}: " for work in works[:telling])
-        return before[: width // 2] + works[telling].bar(width - len(before[: width // 2]))
+        telling = next((work for work in works if work.left is not None), works[-1])
+        before = "" if telling is works[0] else f"{works[0].name}: "
+        return before + telling.bar(width - len(before))
 
 
 def _seen(stream: Any) -> bool:
