@@ -60,6 +60,17 @@ def test_busy_cores_are_left_to_others(monkeypatch, idle, number):
     assert ("other processes" in threads.reason) is (number < 4)
 
 
+@pytest.mark.parametrize(
+    ("load", "idle"),
+    [("0.10 0.20 0.30 1/99 7", 4), ("0.1 0.2 0.3 3/99 7", 2), ("0.1 0.2 0.3 9/99 7", 1), ("?", 4)],
+)
+def test_cores_that_no_other_process_uses(monkeypatch, load, idle):
+    monkeypatch.undo()
+    monkeypatch.setattr(counting.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(counting.Path, "read_text", lambda _: load)
+    assert counting.idle_cores() == idle
+
+
 def test_operations_share_the_rows_of_a_batch():
     assert count(1e-4, at_once=50).operation == pytest.approx(50 * 1e-4, rel=0.1)
 
