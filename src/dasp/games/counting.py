@@ -18,7 +18,7 @@ is taken to need a millisecond for a row.
 
 **Threads.** torch divides every operation among its threads, and the quickest of them waits for the slowest, spinning.
 That pays if operations are large and cores are idle, and else costs more than it brings, in processor time as well. On
-two cores that five other processes used, one row after the other took (times as long with two threads as with one)
+two cores that other processes used as well, two threads took so many times as long as one:
 
     small network, 2,048 rows at once     0.09 ms an operation     185
     LeNet, 512 rows                       0.7                        7
