@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from captum.attr import Attribution
-from torch import nn
+from torch import Tensor, nn
 
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient_dasp import GradientDASP
+from dasp.attribution.refinement import Clock
 from dasp.errors import BadInput, UnexplainedRows
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
@@ -212,9 +213,10 @@ class Explainer:
         return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
 
     def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
+        clock = self._clock(len(next(iter(rows.values())).tensor))
         request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
-        result = self.run(request)
+        result = self.run(request, clock)
         if self.requested_method == "auto" and self.budget.tolerance is None:
             result = replace(result, missed=None)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.budget.tolerance)
@@ -234,10 +236,14 @@ class Explainer:
                 raise BadInput(why) from error
             raise
 
-    def run(self, request: Request) -> Attributions:
-        """Explain the rows of a request by the method that suits them."""
+    def _clock(self, rows: int) -> Clock | None:
+        return None if self.budget.max_seconds is None else Clock(self.budget.max_seconds * rows)
+
+    def run(self, request: Request, clock: Clock | None = None) -> Attributions:
+        """Explain the rows of a request by the method that suits them; the clock runs since the request was made."""
+        clock = clock or self._clock(len(request.full))
         if len(request.games) > 1:  # each row has players of its own
-            return self._run_each(request)
+            return self._run_each(request, clock)
         (game,) = request.games
         choice = self._choice(request)
         entry = self._method(choice.method)
@@ -246,18 +252,21 @@ class Explainer:
         parts = []
         for start in range(0, game.rows, size):
             part = request if size >= game.rows else request.rows_of(slice(start, start + size))
+            if clock is not None and options.get("max_seconds") is not None:
+                options["max_seconds"] = max(0.0, clock.left / (game.rows - start))
             try:
                 parts.append(self._attributed(choice, options, part))
             except UnexplainedRows as error:
                 raise error.after(start) from error
         return Attributions.cat(parts)
 
-    def _run_each(self, request: Request) -> Attributions:
+    def _run_each(self, request: Request, clock: Clock | None) -> Attributions:
         """Explain rows that have players of their own, one game after the other."""
         parts, before = [], 0
         for part in request.apart():
+            own = None if clock is None else clock.part(len(part.full), len(request.full) - before)
             try:
-                parts.append(self.run(part))
+                parts.append(self.run(part, own))
             except UnexplainedRows as error:
                 raise error.after(before) from error
             before += len(part.full)
@@ -280,6 +289,7 @@ class Explainer:
             estimate = estimated(made, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
+        choice = _as_it_came_out(choice, entry, game, estimate.evaluations)
         gap, background = request.gaps(values), None
         if estimate.background_std is not None:
             background = request.answer([part.to(game.device, game.dtype) for part in estimate.background_std])
@@ -310,6 +320,15 @@ class Explainer:
                     self._made[choice.method] = self._method(choice.method).make(self.model)  # type: ignore[arg-type]
                 self._choices[game] = choice
             return self._choices[game]
+
+
+def _as_it_came_out(choice: Choice, entry: Method, game: Game, evaluations: Tensor | None) -> Choice:
+    """Return a choice whose time decided on the evaluations with their number instead, so that the same can be had
+    again."""
+    if choice.budget.max_seconds is None or evaluations is None:
+        return choice
+    own = int(evaluations.max()) // len(game.baselines) - entry.beforehand(game)
+    return replace(choice, budget=replace(choice.budget, max_seconds=None, max_evaluations=own))
 
 
 def _for_model(method: Attribution, own: Any, model: Any) -> Attribution:

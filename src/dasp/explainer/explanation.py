@@ -167,8 +167,9 @@ class _Reasons:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Options of an `Explainer` that takes the same method again, with the same budget, and counts nothing. If rows
-        have several methods, these are the options of the last one."""
+        """Options of an `Explainer` that takes the same method again, with the same budget, and counts nothing; where
+        there was so much time, as many evaluations as there was time for. If rows have several methods, these are the
+        options of the last one."""
         chosen = self.choices[-1]
         return {
             "method": chosen.method, "tolerance": chosen.budget.tolerance,

@@ -366,7 +366,10 @@ def _try(worker: Worker, seen: Survey) -> Attributions:
     if worker.task.masks is not None:
         x = x[:1]
         worker.use_players_of(seen.data[:1])
-    result, _ = worker.explained(worker.prepare(x, None if seen.targets is None else PREDICTED))
+    request = worker.prepare(x, None if seen.targets is None else PREDICTED)
+    result, _ = worker.explained(request)
+    if worker.task.explainer["max_seconds"] is not None:  # much of which the first rows take once
+        result, _ = worker.explained(request)
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
     return result
