@@ -318,6 +318,10 @@ CASES = [
     structural("index_add to random", lambda x: x[:, :2].index_add(1, PAIR, x[:, 2:], alpha=-2)),
     structural("scatter_add", lambda x: torch.ones_like(x).scatter_add(1, places(x, TWICE), x)),
     structural("scatter_add to random", lambda x: x[:, :2].scatter_add(1, places(x, PAIR), x[:, 2:])),
+    structural("rfft", lambda x: torch.view_as_real(torch.fft.rfft(x))),
+    structural("fft in two dimensions", lambda x: torch.fft.fft2(x, norm="ortho").real),
+    structural("ifft", lambda x: torch.fft.ifft(torch.view_as_complex(x.unflatten(2, (3, 2))), dim=1).imag),
+    structural("irfft", lambda x: torch.fft.irfft(torch.view_as_complex(x.unflatten(2, (3, 2))), n=5)),
     structural("scatter_reduce to a sum", lambda x: reduced(torch.ones_like(x), TWICE, x, "sum")),
     structural("scatter_reduce to a mean", lambda x: reduced(torch.ones_like(x), TWICE, x, "mean")),
     structural("mean of the sources alone", lambda x: reduced(torch.ones_like(x), TWICE, x, "mean", own=False)),
@@ -585,6 +589,7 @@ CASES = [
     sampled("maximum of the same", lambda x: torch.maximum(x, x)),
     sampled("minimum", lambda x: torch.minimum(x[:, :2], x[:, 2:])),
     sampled("min other", lambda x: torch.min(x[:, :2], x[:, 2:])),
+    sampled("spectrum", lambda x: torch.fft.rfft(x)[..., 1:3].abs(), shift=2, error=0.1, spread=1.5),
     sampled("maxima at places", lambda x: reduced(torch.zeros_like(x), TWICE, x, "amax", own=False), spread=1.01),
     sampled(
         "minima at places", lambda x: reduced(x[:, :2], PAIR, x[:, 2:], "amin"), error=0.02, spread=1.2, shared=0.03

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from dasp import propagate
 from dasp.propagation import tracing
 from dasp.propagation.rules import RULES
 from dasp.propagation.tracing import exported, trace
@@ -181,3 +182,50 @@ def test_a_program_from_a_file_knows_no_memory_and_is_decomposed(tmp_path):
     graph = trace(torch.export.load(tmp_path / "model.pt2"), (x,), RULES)
     assert not any(node.target is aten.relu_.default for node in graph.graph.nodes)
     torch.testing.assert_close(graph(x), model(x))
+
+
+FILTER = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(0))
+MIXING = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(1), dtype=torch.complex64)
+
+
+def filtered(x):
+    """A global filter, as GFNet has it."""
+    spectrum = torch.fft.rfft2(x, norm="ortho")
+    return torch.fft.irfft2(spectrum * torch.view_as_complex(FILTER), s=(4, 8), norm="ortho")
+
+
+def lowest(x):
+    """The lowest frequencies mixed by weights of their own, as a Fourier neural operator has it."""
+    spectrum = torch.fft.rfft(x)
+    kept = torch.zeros(len(x), 3, 5, dtype=spectrum.dtype)
+    kept[:, :, :2] = torch.einsum("bix,iox->box", spectrum[:, :, :2], MIXING)
+    return torch.fft.irfft(kept, n=8)
+
+
+def autocorrelation(x):
+    spectrum = torch.fft.fft2(x)
+    return torch.fft.ifft2(spectrum * spectrum.conj() + 1j * spectrum - spectrum.imag + 1).real
+
+
+def spectrogram(x):
+    return torch.stft(x.flatten(1), 8, window=torch.hann_window(8), return_complex=True).abs()
+
+
+def odd(x):
+    return torch.fft.hfft(torch.fft.ihfft(x, n=7), n=7, norm="forward")
+
+
+def tokens_and_channels(x):
+    """As FNet has it."""
+    return torch.fft.fftn(x, dim=(1, 2)).real
+
+
+SPECTRAL = [filtered, lowest, autocorrelation, spectrogram, odd, tokens_and_channels]
+
+
+@pytest.mark.parametrize("function", SPECTRAL)
+def test_complex_values_are_two_real_ones(function):
+    model, x = Memory(function), torch.randn(3, 4, 8)
+    graph = trace(model, (x,), RULES)
+    torch.testing.assert_close(graph(x), model(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(propagate(model, x, torch.zeros_like(x)).mean, model(x), rtol=1e-3, atol=1e-3)

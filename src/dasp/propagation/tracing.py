@@ -7,7 +7,8 @@
 2. Some operations are written in others that have rules: one in place (`relu_`) as the one that gives a new tensor, an
    embedding bag as the sum that it is, an assignment by a mask as a choice, an operation of which only the first result
    is used as the one that gives just that.
-3. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the entries.
+3. Complex values become their real and imaginary parts (`complex_values`), so that a Fourier transform is linear.
+4. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the entries.
 
 Recurrent networks stay whole, too. Exporting evaluates every operation on tensors that have a shape but no numbers, and
 torch evaluates recurrent networks step by step then, which takes seconds for a hundred steps. While a model is
@@ -38,6 +39,7 @@ from dasp.errors import BadInput, UntraceableModel
 from dasp.models import calling
 from dasp.models.calling import Forward, fixed_rows, innermost, unwrapped
 from dasp.models.export_lock import export_lock
+from dasp.propagation.complex_values import in_real_parts
 
 __all__ = ["SHAPE_ONLY", "exported", "is_own", "trace"]
 
@@ -74,6 +76,7 @@ def trace(
     module = _module(program)
     if not all(map(_known(module.graph, keep), module.graph.nodes)):
         module = _module(_decomposed(program, keep))  # which takes longer than all the rest
+        in_real_parts(module)
     graph = module.graph
     _one_output(graph)
     for node in graph.nodes:
