@@ -280,9 +280,7 @@ def test_a_prior_is_believed_as_far_as_it_is_borne_out():
 
 
 def test_on_a_prior_both_are_nearer_than_each():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(100, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)).eval()
-    x = 2 * torch.randn(2, 100)
+    model, x = network(100, 1, nn.ReLU), rows(2, 100)
     truth = PermutationShapley(model).attribute(x, n_permutations=1500)
     prior = GradientDASP(model, rank=0)
 

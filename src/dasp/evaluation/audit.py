@@ -20,7 +20,7 @@ from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import covariances
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
-from dasp.evaluation.metrics import spearman
+from dasp.evaluation.compare import spearman
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
