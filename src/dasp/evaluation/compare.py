@@ -1,7 +1,8 @@
 """Methods compared: how far they are from the Shapley values, against the evaluations and the time they take.
 
 The truth is exact where 2^N evaluations can be afforded, else sampled by antithetic permutations, with its standard
-error: an RMSE near that error says nothing. The metrics (`rmse`, `spearman`, `completeness_gap`) are one number per row.
+error: an RMSE near that error says nothing. The metrics (`rmse`, `spearman`, `completeness_gap`) give
+a number for each row.
 """
 
 from __future__ import annotations

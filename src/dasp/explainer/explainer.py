@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
@@ -22,6 +23,7 @@ from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.attribution.refinement import Clock
 from dasp.errors import BadInput, UnexplainedRows
+from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
@@ -46,6 +48,7 @@ log = logging.getLogger("dasp")
 _ASKED = "it was asked for"
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it may trace the model
+_AUDITED = 64  # evaluations, for what moments alone have said
 _DRAWING = RLock()  # as all threads have torch's own generator together
 
 
@@ -217,6 +220,8 @@ class Explainer:
         request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
         result = self.run(request, clock)
+        if self._method(result.choices[0].method).propagates:
+            result = replace(result, propagation_error=self.propagation_error(request, result))
         if self.requested_method == "auto" and self.budget.tolerance is None:
             result = replace(result, missed=None)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.budget.tolerance)
@@ -235,6 +240,13 @@ class Explainer:
             if why := misfit(error, self.model, arguments.inputs):
                 raise BadInput(why) from error
             raise
+
+    def propagation_error(self, request: Request, result: Attributions) -> Interval:
+        """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
+        evaluating coalitions of it: that values add up does not show it."""
+        first = request.rows_of(slice(0, 1))
+        values = tree_map(lambda each: each[:1], result.values)
+        return audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size).relative[0]
 
     def _clock(self, rows: int) -> Clock | None:
         return None if self.budget.max_seconds is None else Clock(self.budget.max_seconds * rows)

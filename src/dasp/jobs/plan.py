@@ -346,6 +346,8 @@ def _tried(task: Task, model: nn.Module, seen: Survey, say: Say, *, chosen_befor
         raise BadInput(f"{task.model} cannot be explained: {line_of(error)}") from error
     reason = "as chosen before" if chosen_before else line_of(trial.reason)
     say(f"method: {display_name(trial.method)} ({reason})")
+    if (evidence := trial.evidence()) is not None:
+        say(evidence[1])
     return worker, trial
 
 
@@ -372,6 +374,8 @@ def _try(worker: Worker, seen: Survey) -> Attributions:
         result, _ = worker.explained(request)
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
+    if METHODS[result.choices[0].method].propagates and bool(request.full[0].isfinite().all()):
+        return replace(result, propagation_error=worker.explainer.propagation_error(request, result))
     return result
 
 
