@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 __all__ = ["GELU", "RECTIFIED", "SIGMOID", "Family", "Ramp", "Smooth", "moments"]
 
@@ -132,11 +131,11 @@ class _Scale:
 
     def density(self, square: Tensor) -> Tensor:
         """φ from z², in its place."""
-        return functional.threshold_(square.mul_(-0.5).exp_().mul_(1 / _ROOT_TAU), self._density, 0.0)
+        return torch.threshold_(square.mul_(-0.5).exp_().mul_(1 / _ROOT_TAU), self._density, 0.0)
 
     def tail(self, z: Tensor) -> Tensor:
         """Φ(−z)."""
-        return functional.threshold_((z * _ROOT_HALF).erfc_().mul_(0.5), self._tail, 0.0)
+        return torch.threshold_((z * _ROOT_HALF).erfc_().mul_(0.5), self._tail, 0.0)
 
     def certain(self, spread: Tensor) -> Tensor:
         """0 where rounding leaves nothing of a variance, so that nothing changes there either; else, and where nothing
