@@ -44,8 +44,8 @@ from torch.utils import _pytree
 from dasp.propagation.gaussian import Gaussian, root
 
 __all__ = [
-    "NOBODY", "Conditional", "Contributions", "Convolution", "Linear", "Power", "Switched", "Toggled", "deviation", "owners",
-    "packing",
+    "NOBODY", "Conditional", "Contributions", "Convolution", "Linear", "Power", "Switched", "Toggled", "deviation",
+    "owners", "packing",
 ]  # fmt: skip
 
 NOBODY = 0
