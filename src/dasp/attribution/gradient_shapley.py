@@ -26,14 +26,14 @@ the value, and its variance s_i² is known. So a_i is pulled to what it is likel
 
     R_i = β p_i + v_i m_i + w_i (r_i − m_i),      r = a − β p,      w = t/(t + s²)
 
-p is a prior (`GradientDASP`, say; none: 0), and β is 1 unless regression says that p is more than twice too large or too
-small, or useless: then it is the regression coefficient, or 0; m the mean of r over the neighbours of a player on a grid, as the errors of a prior and the values
-themselves are alike there (none if there is no grid); t the variance of r around it that is not noise, in a wider
-neighbourhood (all players, if there is no grid), and v the same for m. All of it is in units of 1 + |βp|/mean |βp|: the
-errors of a prior are larger where its values are. As s falls with the number of pairs, w goes to 1: the limit is the
-same. Where a prior is poor, its differences from the sampled gradients show it: thousands of them say how large its
-error is, when each of them says little about a value. (EfficientNet, 50,176 pixels of a photo, 341 pairs: error .68 of
-the values' size without this, .48 with it, and without a prior.)
+p is a prior (`GradientDASP`, say; none: 0), and β is 1 unless regression says that p is more than twice too large or
+too small, or useless: then it is the regression coefficient, or 0. m is the mean of r over the neighbours of a player
+on a grid, as the errors of a prior and the values themselves are alike there (none if there is no grid); t the variance
+of r around it that is not noise, in a wider neighbourhood (all players, if there is no grid), and v the same for m. All
+of it is in units of 1 + |βp|/mean |βp|: the errors of a prior are larger where its values are. As s falls with the
+number of pairs, w goes to 1: the limit is the same. Where a prior is poor, its differences from the sampled gradients
+show it: thousands of them say how large its error is, when each of them says little about a value. (EfficientNet,
+50,176 pixels of a photo, 341 pairs: error .68 of the values' size without this, .48 with it, and without a prior.)
 
 The values have to sum to f(x) − f(b): what is missing is given to the players by the sizes of their values (who has no
 effect stays at 0), and what was given counts as an error. That is done before they are compared with a prior, too, as
