@@ -411,7 +411,8 @@ def show(results: Results) -> None:
         if found:
             print(
                 f"default's error by that of the best {rivals} in its time: "
-                f"geometric mean {geometric_mean(found):.2f}, largest {max(found):.2f}, at most 1 on {sum(x <= 1 for x in found)} and at most 1.3 on "
+                f"geometric mean {geometric_mean(found):.2f}, "
+                f"largest {max(found):.2f}, at most 1 on {sum(x <= 1 for x in found)} and at most 1.3 on "
                 f"{sum(x <= 1.3 for x in found)} of {len(found)}"
             )
     for budget in map(str, BUDGETS):

@@ -1,4 +1,4 @@
-"""Games on real trained networks: photos, faces, speech, pitch, voices, sentences, reviews, DNA, files and scanned text;
+"""Games on real trained networks: photos, faces, speech, pitch, voices, sentences, reviews, DNA, files, scanned lines,
 and on small trained networks of `zoo.py`, of those that are for reporting only.
 
 A game is a network, an input, what is there in the place of absent players, and who the players are. Its true Shapley
