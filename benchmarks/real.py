@@ -26,8 +26,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import io
 import json
 import math
 import os
@@ -38,7 +36,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -47,107 +45,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import dasp
 from dasp import Explainer, TextExplainer
 from dasp.attribution.captum_adapter import estimated
 from dasp.games.request import Request
 from dasp.methods import METHODS, Method
 from real_games import GAMES, RealGame, Setting, Truth
 from real_networks import Unavailable
-from reproduction.store import write
+from real_results import BUDGETS, FILE, OWN, TIME, Results, Row, best, geometric_mean, ratio
 
-RESULTS = Path(__file__).parent / "results" / "real.csv"
-BUDGETS = (64, 128, 256, 1024)
 SINGLE = (
     "gradient_dasp_rank_0", "gradient_dasp", "gradient_shapley", "bayesian_shapley",
     "bayesian_shapley_on_gradient_dasp", "permutation_shapley",
 )  # fmt: skip
-OWN, TIME = "own", "time"  # budgets: the default's own, and the default's seconds
 _GRADIENTS = {"gradient_dasp_rank_0", "gradient_dasp", "gradient_shapley", "bayesian_shapley_on_gradient_dasp"}
 _LONG = {"photo-49", "photo-pixels"}  # left out by --quick
 _ENOUGH, _TOO_MUCH = 0.8, 1.1  # times the default's seconds are equal seconds
 _TRIES = 7
-_FLOOR = 1e-3
 _MOST_MEMORY = 14 * 2**30
 
 
 class Exhausted(Exception):
     """A call took more processor time than it may."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement."""
-
-    game: str
-    network: str
-    kind: str  # of players
-    players: int
-    truth_error: float
-    what: str  # default, method or peer
-    budget: str  # own, time or a number of evaluations
-    method: str
-    error: float
-    stated: float = math.nan
-    coverage: float = math.nan
-    seconds: float = math.nan
-    first_seconds: float = math.nan
-    evaluations: float = math.nan
-    memory: float = math.nan  # MB
-
-    @staticmethod
-    def read(cells: dict[str, str]) -> Row:
-        """Return the row of a line of the file."""
-        numbers = {field.name for field in fields(Row) if field.type == "float"}
-        made: dict[str, Any] = {key: float(text or "nan") if key in numbers else text for key, text in cells.items()}
-        return Row(**{**made, "players": int(cells["players"])})
-
-    def cells(self) -> dict[str, str]:
-        """Return a line of the file."""
-        return {
-            key: ("" if math.isnan(value) else f"{value:.4g}") if isinstance(value, float) else str(value)
-            for key, value in asdict(self).items()
-        }
-
-    @property
-    def floor(self) -> float:
-        """The error below which nothing is told apart."""
-        return max(_FLOOR, self.truth_error / 2)
-
-
-@dataclass
-class Results:
-    """The measurements of a file, which is written after every game."""
-
-    file: Path
-    rows: list[Row]
-
-    @staticmethod
-    def of(file: Path) -> Results:
-        """Read a file, if there is one."""
-        if not file.exists():
-            return Results(file, [])
-        lines = [line for line in file.read_text().splitlines() if not line.startswith("# ")]
-        return Results(file, [Row.read(cells) for cells in csv.DictReader(lines)])
-
-    def replace(self, rows: list[Row]) -> None:
-        """Put rows in the place of those with the same game, kind and budget, and write the file anew; what another
-        process has written meanwhile is kept."""
-        self.rows = Results.of(self.file).rows
-        new = {(row.game, row.what, row.budget) for row in rows}
-        kept = [row for row in self.rows if (row.game, row.what, row.budget) not in new]
-        order = {game.name: number for number, game in enumerate(GAMES)}
-        self.rows = sorted([*kept, *rows], key=lambda row: order.get(row.game, len(order)))
-        text = io.StringIO()
-        text.write(f"# by: benchmarks/real.py\n# version: {dasp.__version__}\n# date: {datetime.now(UTC):%Y-%m-%d}\n")
-        lines = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(row.cells() for row in self.rows)
-        write(self.file, text.getvalue().encode())
-
-    def of_game(self, game: str, what: str, budget: str) -> list[Row]:
-        """Return the rows of a game, of one kind and budget."""
-        return [row for row in self.rows if (row.game, row.what, row.budget) == (game, what, budget)]
 
 
 @dataclass(frozen=True)
@@ -376,16 +294,6 @@ def memory(name: str) -> float:
 # Tables.
 
 
-def ratio(row: Row, rivals: list[Row]) -> float:
-    """Return the default's error divided by the least of others, both at least the floor."""
-    return max(row.error, row.floor) / max(min(rival.error for rival in rivals), row.floor)
-
-
-def geometric_mean(numbers: list[float]) -> float:
-    """Return the geometric mean of positive numbers."""
-    return math.exp(sum(map(math.log, numbers)) / len(numbers))
-
-
 def show(results: Results) -> None:
     """Print a line for each game, and what they come to."""
     print(
@@ -393,7 +301,7 @@ def show(results: Results) -> None:
         f"{'again s':>8}{'evals':>7}{'MB':>7}  best single in time {'':12} ratio  best peer in time"
     )
     own, singles, peers = [], [], []
-    for row in (row for row in results.rows if row.what == "default" and row.budget == OWN):
+    for row in results.defaults():
         line = (
             f"{row.game:33}{row.players:8,}{row.truth_error:7.3f}  {row.method[:28]:29}{row.error:7.3f}"
             f"{row.stated:7.3f}{100 * row.coverage:5.0f}{row.first_seconds:8.2f}{row.seconds:8.3f}"
@@ -402,9 +310,9 @@ def show(results: Results) -> None:
         own.append(row)
         for what, found in (("method", singles), ("peer", peers)):
             if rivals := results.of_game(row.game, what, TIME):
-                best = min(rivals, key=lambda rival: rival.error)
-                found.append(ratio(row, rivals))
-                line += f"  {best.error:.3f} {best.method[:24]:25}{found[-1]:5.2f}"
+                rival = best(rivals)
+                found.append(ratio(row, rival))
+                line += f"  {rival.error:.3f} {rival.method[:24]:25}{found[-1]:5.2f}"
         print(line)
     print(f"{len(own)} games")
     for found, rivals in ((singles, "single method of ours"), (peers, "peer")):
@@ -421,11 +329,11 @@ def show(results: Results) -> None:
 
 def _show_evaluations(results: Results, budget: str) -> None:
     ratios, behind = [], []
-    for row in (row for row in results.rows if row.what == "default" and row.budget == budget):
+    for row in results.defaults(budget):
         if rivals := results.of_game(row.game, "peer", budget):
-            ratios.append(ratio(row, rivals))
+            ratios.append(ratio(row, best(rivals)))
             if ratios[-1] > 1:
-                behind.append(f"{row.game} ({min(rivals, key=lambda rival: rival.error).method})")
+                behind.append(f"{row.game} ({best(rivals).method})")
     if ratios:
         print(
             f"{budget} evaluations: default nearer than the best peer on {len(ratios) - len(behind)} of {len(ratios)}, "
@@ -450,7 +358,7 @@ def _run(game: RealGame, arguments: argparse.Namespace, results: Results) -> Non
         print(f"{game.name}: without the default's seconds, nothing has a budget: --only default first", flush=True)
         return
     if arguments.memory:
-        results.replace([Row(**{**asdict(own[0]), "memory": memory(game.name)})])
+        results.replace([replace(own[0], memory=memory(game.name))])
     for what, only in (("method", "methods"), ("peer", "peers")):
         if arguments.only in (None, only):
             methods = {name: METHODS[name] for name in SINGLE} if what == "method" else _peers()
@@ -473,7 +381,7 @@ def main() -> None:
     )
     parser.add_argument("--memory", action="store_true", help="also measure peak memory, in processes of their own")
     parser.add_argument("--table", action="store_true", help="print what was measured before")
-    parser.add_argument("--save", type=Path, default=RESULTS, metavar="FILE", help="instead of results/real.csv")
+    parser.add_argument("--save", type=Path, default=FILE, metavar="FILE", help="instead of results/real.csv")
     parser.add_argument("--patience", type=float, default=600, help="processor seconds that a default call may take")
     parser.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -486,7 +394,7 @@ def main() -> None:
     if arguments.peak:
         peak(arguments.games[0])
         return
-    results = Results.of(arguments.save)
+    results = Results.of(arguments.save, [game.name for game in GAMES])
     if not arguments.table:
         _warm_up()
         games = {game.name: game for game in GAMES}
