@@ -11,7 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
-from dasp.plots.style import DARK, GREY, LIGHT, ORANGE, SMALL, TEXT, VERMILLION, tidy
+from dasp.plots.style import BLUE, DARK, GREY, LIGHT, SMALL, TEXT, VERMILLION, tidy
 from real_results import FILE, TIME, Results, best
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "real.png"
@@ -24,7 +24,7 @@ def draw(results: Results) -> Figure:
     figure = Figure(figsize=(8, 0.21 * len(rows) + 1), layout="constrained")
     axes = figure.subplots()
     marks = {
-        "method": ("D", ORANGE, "best single method of ours in its time"),
+        "method": ("D", BLUE, "best single method of ours in its time"),
         "peer": ("x", GREY, "best peer in its time"),
     }
     for place, row in enumerate(rows):
