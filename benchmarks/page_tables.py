@@ -374,7 +374,7 @@ def _real() -> str:
     rows = [[*head, *(f"best {name} in that time" for name in _RIVALS.values())]]
     rows += [
         [
-            row.network, f"{row.players:,} {row.kind}", _error(row.truth_error), display_name(row.method),
+            row.network, f"{row.players:,} {row.kind}", _error(row.truth_error), _method_name(row.method),
             _error(row.error), _error(row.stated), f"{100 * row.coverage:.0f} %",
             f"{_plain(str(row.seconds))} ({_plain(str(row.first_seconds))})", _or_dash(row.memory, "{:,.0f}"),
             *(_rival(row, results.of_game(row.game, what, TIME)) for what in _RIVALS),
@@ -382,6 +382,12 @@ def _real() -> str:
         for row in results.defaults()
     ]  # fmt: skip
     return f"{markdown(rows)}\n\n{_source(read(DATA / f'{_REAL}.csv')[0])}"
+
+
+def _method_name(identifier: str) -> str:
+    from real_peers import PEERS  # noqa: PLC0415  # shap and shapiq take seconds
+
+    return PEERS[identifier].name if identifier in PEERS else display_name(identifier)
 
 
 def _error(number: float) -> str:
@@ -396,7 +402,7 @@ def _rival(row: Row, rivals: list[Row]) -> str:
     if not rivals:
         return "–"
     rival = best(rivals)
-    return _marked(f"{_error(rival.error)} {display_name(rival.method)}", ratio(row, rival) > 1)
+    return _marked(f"{_error(rival.error)} {_method_name(rival.method)}", ratio(row, rival) > 1)
 
 
 def _real_summary() -> str:
@@ -423,12 +429,12 @@ def _real_before() -> str:
     """The default as it was, and as it is."""
     before, now = (Results.of(DATA / f"{name}.csv") for name in (_REAL_BEFORE, _REAL))
     after = {row.game: row for row in now.defaults()}
-    rows = [["network", "players", "default before", "error before", "now", "first seconds before", "now"]]
+    rows = [["network", "players", "default before", "error before", "now", "seconds before", "now"]]
     for row in before.defaults():
         new = after.get(row.game)
         error, seconds = ("–", "–") if new is None else (_error(new.error), _plain(str(new.first_seconds)))
         rows.append([
-            row.network, f"{row.players:,} {row.kind}", display_name(row.method), _error(row.error), error,
+            row.network, f"{row.players:,} {row.kind}", _method_name(row.method), _error(row.error), error,
             _plain(str(row.first_seconds)), seconds,
         ])  # fmt: skip
     return f"{markdown(rows)}\n\n{_source(read(DATA / f'{_REAL_BEFORE}.csv')[0])}"

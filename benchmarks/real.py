@@ -17,7 +17,7 @@ with the reason.
 Errors are the rms error of the values relative to the rms of the true ones; the squared standard error of the truth is
 taken off both. `stated` is the rms of the standard deviations, relative in the same way, `coverage` the share of 95 %
 intervals that hold the truth, whose own error is added to theirs. Seconds are the processor's, of one thread, for a
-second call: what is done once for an object (choosing, tracing) is in `first_seconds` only. `--memory` measures the
+second call: what is done once for an object (choosing, tracing) is in `first_seconds` only, unless that is more than a minute. `--memory` measures the
 peak memory of a first default call in a process of its own, above what the process had before. A ratio of errors has a
 floor: nobody minds a thousandth, and half of the truth's own error cannot be told from none.
 """
@@ -61,6 +61,7 @@ _GRADIENTS = {"gradient_dasp_rank_0", "gradient_dasp", "gradient_shapley", "baye
 _LONG = {"photo-49", "photo-pixels"}  # left out by --quick
 _ENOUGH, _TOO_MUCH = 0.8, 1.1  # times the default's seconds are equal seconds
 _TRIES = 7
+_LONG_CALL = 60  # seconds: one that takes longer is not repeated
 _MOST_MEMORY = 14 * 2**30
 
 
@@ -132,8 +133,10 @@ def default(board: Board, budgets: tuple[int, ...], patience: float) -> list[Row
         explainer = explainer_of(board.setting, **options)
         run = partial(explain, board.setting, board.request, explainer)
         try:
-            first, _ = _timed(run, patience)
-            seconds, (values, std, method, evaluations) = _least(run, patience)
+            first, answer = _timed(run, patience)
+            seconds, (values, std, method, evaluations) = (
+                (first, answer) if first > _LONG_CALL else _least(run, patience)
+            )
         except Exception as error:  # noqa: BLE001  # whatever it is, the next game is played
             print(f"{board.game.name}: the default fails: {_line(error)}", flush=True)
             if budget is None:
@@ -350,12 +353,14 @@ def _warm_up() -> None:
 
 def _run(game: RealGame, arguments: argparse.Namespace, results: Results) -> None:
     budgets = () if arguments.quick else BUDGETS
-    board = Board.of(game)
-    if arguments.only in (None, "default") and (rows := default(board, budgets, arguments.patience)):
-        results.replace(rows)
-    own = results.of_game(game.name, "default", OWN)
-    if not own:
+    wanted = arguments.only in (None, "default")
+    if not wanted and not results.of_game(game.name, "default", OWN):
         print(f"{game.name}: without the default's seconds, nothing has a budget: --only default first", flush=True)
+        return
+    board = Board.of(game)
+    if wanted and (rows := default(board, budgets, arguments.patience)):
+        results.replace(rows)
+    if not (own := results.of_game(game.name, "default", OWN)):
         return
     if arguments.memory:
         results.replace([replace(own[0], memory=memory(game.name))])

@@ -3,6 +3,8 @@ call Shapley values, but that people use as if they were."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import shap
 from captum.attr import GradientShap
@@ -27,7 +29,7 @@ def _partition(worth: RowWorth, number: int, seed: int) -> np.ndarray:
 
 PEERS: dict[str, Method] = {
     **LIBRARIES,
-    "captum_feature_ablation": COMPARISON_METHODS["occlusion"],
+    "captum_feature_ablation": replace(COMPARISON_METHODS["occlusion"], name="captum FeatureAblation"),
     "captum_gradient_shap": Method(
         name="captum GradientShap",
         make=GradientShap,
