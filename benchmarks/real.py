@@ -17,9 +17,10 @@ with the reason.
 Errors are the rms error of the values relative to the rms of the true ones; the squared standard error of the truth is
 taken off both. `stated` is the rms of the standard deviations, relative in the same way, `coverage` the share of 95 %
 intervals that hold the truth, whose own error is added to theirs. Seconds are the processor's, of one thread, for a
-second call: what is done once for an object (choosing, tracing) is in `first_seconds` only, unless that is more than a minute. `--memory` measures the
-peak memory of a first default call in a process of its own, above what the process had before. A ratio of errors has a
-floor: nobody minds a thousandth, and half of the truth's own error cannot be told from none.
+second call: what is done once for an object (choosing, tracing) is in `first_seconds` only. A call of more than a
+minute is not repeated, and has it all. `--memory` measures the peak memory of a first default call in a process of its
+own, above what the process had before. A ratio of errors has a floor: nobody minds a thousandth, and half of the
+truth's own error cannot be told from none.
 """
 
 from __future__ import annotations

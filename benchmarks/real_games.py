@@ -333,13 +333,17 @@ _SOURCE = Path(__file__).with_name("settings.py")
 
 
 def _file_game() -> Setting:
-    """Is a file Python? Magika sees the first and the last 1,024 bytes; absent ones are padding."""
+    """Is a file Python? Magika sees the first and the last 1,024 bytes; absent ones are padding. Explained is the
+    logarithm of the odds."""
     own = torch.tensor(list(_SOURCE.read_bytes().strip()), dtype=torch.int32)
     x = torch.cat([own[:1024], own[-1024:]])[None]
-    function = networks.onnx_function("magika", "models/standard_v3_3/model.onnx")
-    with torch.no_grad():
-        kind = int(function(x).argmax(1))
-    return Setting(function, x, torch.full_like(x, 256), windows((2048,), 64)[None], kind)
+    network = networks.onnx_function("magika", "models/standard_v3_3/model.onnx")
+    kind = int(network(x).argmax(1))
+
+    def odds(rows: Tensor) -> Tensor:
+        return network(rows)[:, kind : kind + 1].logit(1e-6)
+
+    return Setting(odds, x, torch.full_like(x, 256), windows((2048,), 64)[None])
 
 
 def _scanned_line(height: int, width: int) -> Tensor:
@@ -415,7 +419,7 @@ GAMES = [
     RealGame("voice-40", "Resemblyzer", "frames × mel bands", lambda: _voice_game(8, 8), 200),
     RealGame("speech-18", "Silero VAD", "windows of sound", lambda: _speech_game(32)),
     RealGame("speech-72", "Silero VAD", "windows of sound", lambda: _speech_game(8), 500),
-    RealGame("speech-576", "Silero VAD", "samples of sound", lambda: _speech_game(1), 300),
+    RealGame("speech-576", "Silero VAD", "samples of sound", lambda: _speech_game(1), 600),
     RealGame("sentence-12", "MiniLM", "tokens", lambda: _token_game("short")),
     RealGame("sentence-22", "MiniLM", "tokens", lambda: _token_game("long"), 100),
     RealGame("sentence-words", "MiniLM as a function", "words", _text_game),
@@ -423,8 +427,8 @@ GAMES = [
     RealGame("splice-16", "SpliceAI", "windows of DNA", _splice_game, 50),
     RealGame("dna-20", "DNA network", "windows of DNA", lambda: _dna_game(10), 500),
     RealGame("dna-200", "DNA network", "positions", lambda: _dna_game(1), 300),
-    RealGame("file-32", "Magika (ONNX)", "windows of bytes", _file_game, 50),
-    RealGame("angle-48", "RapidOCR angle (ONNX)", "blocks", _angle_game, 100),
+    RealGame("file-32", "Magika (ONNX)", "windows of bytes", _file_game, 100),
+    RealGame("angle-48", "RapidOCR angle (ONNX)", "blocks", _angle_game, 400),
     RealGame("reading-20", "RapidOCR text (ONNX)", "windows of a line", _reading_game, 50),
     _zoo("hard-parkinsons-0", "perceptron, trained hard", "columns"),
     _zoo("hard-parkinsons12-2-background25", "perceptron, 25 background rows", "columns"),
