@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import shap
 from captum.attr import GradientShap
 from scipy.cluster.hierarchy import linkage
 
 from dasp.methods import GRADIENT, Method
 from reproduction.comparison_methods import COMPARISON_METHODS
 from reproduction.peers import PEERS as LIBRARIES
-from reproduction.peers import CoalitionPeer, RowWorth
+from reproduction.peers import CoalitionPeer, RowWorth, shap  # which it imports without a warning
 
 _MOST_SAMPLES = 2000  # of gradients, where what is left of their error is not that of sampling
 _FEWEST_EVALUATIONS = 16
