@@ -61,7 +61,7 @@ SINGLE = (
 _GRADIENTS = {"gradient_dasp_rank_0", "gradient_dasp", "gradient_shapley", "bayesian_shapley_on_gradient_dasp"}
 _LONG = {"photo-49", "photo-pixels"}  # left out by --quick
 _ENOUGH, _TOO_MUCH = 0.8, 1.1  # times the default's seconds are equal seconds
-_TRIES = 7
+_TRIES = 14
 _MOMENT = 3  # seconds: calls that take no longer are timed again
 _LONG_CALL = 60  # seconds: one that takes longer is not repeated
 _MOST_MEMORY = 14 * 2**30
@@ -218,24 +218,26 @@ def _in_time(
 ) -> tuple[int, float, Any] | None:
     """Return the number of samples that takes about so many seconds, what it took and the result; None if not even the
     fewest fit."""
-    number, best, too_many = fewest, None, math.inf
+    number, found, too_many = fewest, None, math.inf
     for _ in range(_TRIES):
         try:
             spent, result = run(number)
         except Exhausted:
             spent = math.inf
         if spent <= _TOO_MUCH * seconds:
-            best = (number, spent, result)
+            found = (number, spent, result)
             if spent >= _ENOUGH * seconds or number == most:
                 break
+            wanted = number * min(16.0, max(2.0, 0.95 * seconds / max(spent, 1e-6)))  # a call costs something itself
         else:
-            too_many = min(too_many, number)
-        wanted = int(number * min(16.0, max(0.05, 0.95 * seconds / max(spent, 1e-6))))
-        wanted = max(fewest, min(wanted, most or wanted, too_many - 1 if too_many < math.inf else wanted))
-        if wanted == number or (best is not None and wanted <= best[0]):
+            too_many, wanted = number, 0.9 * number * max(seconds / spent, 0.1)
+        if found is not None and too_many < math.inf:
+            wanted = math.sqrt(found[0] * too_many)
+        wanted = max(fewest, int(min(wanted, most or wanted)))
+        if wanted == number or (found is not None and wanted <= found[0]):
             break
         number = wanted
-    return best
+    return found
 
 
 def _timed(function: Callable[[], Any], patience: float = math.inf) -> tuple[float, Any]:
