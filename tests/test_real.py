@@ -55,7 +55,7 @@ def test_the_default_and_single_methods_are_measured(board, capsys):
     (own, few) = default(board, (64,), 60)
     assert (own.budget, few.budget) == (OWN, "64")
     assert own.error < 0.05
-    found = others(board, "method", {name: METHODS[name] for name in ("gradient_shapley", "dasp")}, 0.05, (64,))
+    found = others(board, "method", {name: METHODS[name] for name in ("gradient_shapley", "dasp")}, own, (64,))
     assert {(x.method, x.budget) for x in found} >= {("gradient_shapley", "64"), ("gradient_shapley", TIME)}
     results = Results(board.game, [own, few, *found])
     show(results)
@@ -65,7 +65,8 @@ def test_the_default_and_single_methods_are_measured(board, capsys):
 def test_a_method_that_fails_is_left_out(board, capsys):
     method = METHODS["gradient_shapley"]
     broken = type(method)(**{**vars(method), "make": lambda _: nonsense})  # noqa: F821
-    assert others(board, "method", {"broken": broken}, 1.0, (64,)) == []
+    (own,) = default(board, (), 60)
+    assert others(board, "method", {"broken": broken}, own, (64,)) == []
     assert "left out: NameError" in capsys.readouterr().out
 
 
