@@ -278,12 +278,15 @@ def _likely(values: Tensor, variance: Tensor, prior: Tensor | None, neighbours: 
     noise = far.mean(variance / scale**2)
     mean = near.mean(values)
     result, left = torch.zeros_like(values), torch.zeros_like(values)
-    for part, share_of_noise in ((mean, near.of_mean), (values - mean, 1 - 2 * near.own + near.of_mean)):
+    itself, of_mean, of_far = (
+        each.view(-1, *[1] * (values.dim() - 1)) for each in (near.own, near.of_mean, far.of_mean)
+    )
+    for part, share_of_noise in ((mean, of_mean), (values - mean, 1 - 2 * itself + of_mean)):
         own = share_of_noise * noise
         beyond = (far.mean(part.square()) - own).clamp(min=0)
         likely, most = (
             torch.where(own > 0, seen / (seen + own).clamp(min=tiny), 1)
-            for seen in (beyond, beyond + 2 * own * (2 * far.of_mean) ** 0.5)
+            for seen in (beyond, beyond + 2 * own * (2 * of_far).sqrt())
         )
         result += likely * part
         left += most * share_of_noise
@@ -302,7 +305,7 @@ class Neighbourhood:
     def of(game: Game) -> Neighbourhood:
         """Return that of a game's players. Where they have no places, nobody is near, and all are far."""
         if game.coordinates is None:
-            return Neighbourhood(_Nobody(), _Everybody(game.count))
+            return Neighbourhood(_Nobody(game.count), _Everybody(game.count))
         own = game.coordinates - game.coordinates.amin(0)
         shape = tuple((own.amax(0) + 1).tolist())
         places = own[:, 0]
@@ -314,7 +317,8 @@ class Neighbourhood:
 class _Nobody:
     """A window that sees nothing."""
 
-    own = of_mean = 0.0
+    def __init__(self, players: int) -> None:
+        self.own = self.of_mean = torch.zeros(players, dtype=torch.float64)
 
     def mean(self, each: Tensor) -> Tensor:
         return torch.zeros_like(each)
@@ -324,7 +328,7 @@ class _Everybody:
     """A window that sees all players alike."""
 
     def __init__(self, players: int) -> None:
-        self.own = self.of_mean = 1 / players
+        self.own = self.of_mean = torch.full((players,), 1 / players, dtype=torch.float64)
 
     def mean(self, each: Tensor) -> Tensor:
         return each.mean(0, keepdim=True).expand_as(each)
@@ -340,25 +344,28 @@ class _Around:
         self.places, self.shape = places, shape
         there = torch.zeros(1, *shape, dtype=torch.float64)
         there.view(-1)[places] = 1
-        self.counts = self._summed(there)
-        self.own = float(self.weights.max()) ** len(shape)  # the weight of a player itself
-        self.of_mean = float(self.weights.square().sum()) ** len(shape)  # the variance of a mean of noise of variance 1
+        self.counts = self._summed(there, self.weights)
+        counts = self.counts.view(-1)[places]
+        self.own = self.weights.max() ** len(shape) / counts  # the weight of a player itself
+        # The variance of a mean of noise of variance 1.
+        self.of_mean = self._summed(there, self.weights**2).view(-1)[places] / counts**2
 
     def mean(self, each: Tensor) -> Tensor:
         """Return the weighted mean over the neighbours of each player, (players, …)."""
         columns = each.reshape(len(each), -1)
         grid = torch.zeros(columns.shape[1], self.counts.numel(), dtype=each.dtype)
         grid[:, self.places] = columns.T
-        means = self._summed(grid.view(-1, *self.shape)) / self.counts
+        means = self._summed(grid.view(-1, *self.shape), self.weights) / self.counts
         return means.reshape(len(grid), -1)[:, self.places].T.reshape(each.shape)
 
-    def _summed(self, grid: Tensor) -> Tensor:
+    @staticmethod
+    def _summed(grid: Tensor, weights: Tensor) -> Tensor:
         """Sums (many, *shape) by weights, one dimension of the grid after the other."""
         for dim in range(1, grid.dim()):
             lines = grid.movedim(dim, -1)
-            flat, reach = lines.reshape(-1, 1, lines.shape[-1]), len(self.weights) // 2
-            grid = conv1d(flat, self.weights.view(1, 1, -1), padding=reach).view(lines.shape).movedim(-1, dim)
-        return grid
+            flat = lines.reshape(-1, 1, lines.shape[-1])
+            grid = conv1d(flat, weights.view(1, 1, -1), padding=len(weights) // 2).view(lines.shape).movedim(-1, dim)
+        return grid.contiguous()
 
 
 _Window: TypeAlias = _Nobody | _Everybody | _Around
