@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dasp.evaluation import Result
+from real_results import BUDGETS, TIME, Results, Row, best, geometric_mean, ratio
 from reproduction.claims import standings
 from reproduction.comparison_methods import BACKPROPAGATION, OURS, SAMPLING, display_name
 from reproduction.outcome import largest_budgets
@@ -360,7 +361,89 @@ def _plain(number: str) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+# Real networks: a row of the file is a game by a method with a budget.
+
+_REAL, _REAL_BEFORE = "real", "real-before"
+_RIVALS = {"method": "single method of ours", "peer": "peer"}
+
+
+def _real() -> str:
+    """Each game: the default, and the best of the others in its time; bold where one of them is ahead."""
+    results = Results.of(DATA / f"{_REAL}.csv")
+    head = ["network", "players", "truth ±", "default", "error", "stated", "held", "seconds (first)", "MB"]
+    rows = [[*head, *(f"best {name} in that time" for name in _RIVALS.values())]]
+    rows += [
+        [
+            row.network, f"{row.players:,} {row.kind}", _error(row.truth_error), _method_name(row.method),
+            _error(row.error), _error(row.stated), f"{100 * row.coverage:.0f} %",
+            f"{_plain(str(row.seconds))} ({_plain(str(row.first_seconds))})", _or_dash(row.memory, "{:,.0f}"),
+            *(_rival(row, results.of_game(row.game, what, TIME)) for what in _RIVALS),
+        ]
+        for row in results.defaults()
+    ]  # fmt: skip
+    return f"{markdown(rows)}\n\n{_source(read(DATA / f'{_REAL}.csv')[0])}"
+
+
+def _method_name(identifier: str) -> str:
+    from real_peers import PEERS  # noqa: PLC0415  # shap and shapiq take seconds
+
+    return PEERS[identifier].name if identifier in PEERS else display_name(identifier)
+
+
+def _error(number: float) -> str:
+    return "0" if number == 0 else f"{number:.3f}"
+
+
+def _or_dash(number: float, form: str) -> str:
+    return "–" if math.isnan(number) else form.format(number)
+
+
+def _rival(row: Row, rivals: list[Row]) -> str:
+    if not rivals:
+        return "–"
+    rival = best(rivals)
+    return _marked(f"{_error(rival.error)} {_method_name(rival.method)}", ratio(row, rival) > 1)
+
+
+def _real_summary() -> str:
+    """The default's error in times of the best other's, over games, at equal time and equal evaluations."""
+    results = Results.of(DATA / f"{_REAL}.csv")
+    rows = [["the default against the best", "in its time", *(f"{budget:,} evaluations" for budget in BUDGETS)]]
+    counts = []
+    for what, name in _RIVALS.items():
+        means, ahead = [], []
+        for budget in (TIME, *map(str, BUDGETS)):
+            both = [
+                ratio(row, best(rivals))
+                for row in results.defaults("own" if budget == TIME else budget)
+                if (rivals := results.of_game(row.game, what, budget))
+            ]
+            means.append(f"{geometric_mean(both):.2f}" if both else "–")
+            ahead.append(f"{sum(x <= 1 for x in both)} of {len(both)}" if both else "–")
+        rows.append([f"{name}: ratio of errors, geometric mean", *means])
+        counts.append([f"{name}: games where the default is as near or nearer", *ahead])
+    return f"{markdown([*rows, *counts])}\n\n{_source(read(DATA / f'{_REAL}.csv')[0])}"
+
+
+def _real_before() -> str:
+    """The default as it was, and as it is."""
+    before, now = (Results.of(DATA / f"{name}.csv") for name in (_REAL_BEFORE, _REAL))
+    after = {row.game: row for row in now.defaults()}
+    rows = [["network", "players", "default before", "error before", "now", "seconds before", "now"]]
+    for row in before.defaults():
+        new = after.get(row.game)
+        error, seconds = ("–", "–") if new is None else (_error(new.error), _plain(str(new.first_seconds)))
+        rows.append([
+            row.network, f"{row.players:,} {row.kind}", _method_name(row.method), _error(row.error), error,
+            _plain(str(row.first_seconds)), seconds,
+        ])  # fmt: skip
+    return f"{markdown(rows)}\n\n{_source(read(DATA / f'{_REAL_BEFORE}.csv')[0])}"
+
+
 MADE: dict[str, Callable[[], str]] = {
+    "real": _real,
+    "real-summary": _real_summary,
+    "real-before": _real_before,
     "paper-standard": _paper_standard,
     "readme": _readme,
     "libraries-standard": _libraries_standard,

@@ -28,7 +28,8 @@ _HALF = 0.5  # of the error of integrated gradients: what propagation is worth i
 _FAMILIES = {
     "moved": "These only move entries: exact.",
     "affine": "Exact in mean and variance, with correlations as far as factors keep them.",
-    "indexing": "Entries are put or added at constant places: exact.",
+    "indexing": "Entries are put, added or averaged at constant places: exact. Their maxima, minima and products are "
+    "taken in pairs.",
     "apart": "These are exact as long as every entry depends on one player, and refused once players are mixed.",
     "activations": "Moments of a Gaussian, in closed form for ReLU and its kin, else by quadrature.",
     "piecewise": "Moments of a Gaussian, in closed form.",
@@ -70,7 +71,10 @@ _SOUND = """Nowhere does it rest on `GradientDASP` where that has more than half
 _LIFTING = """A model is traced and lifted once. Processor seconds of one thread; the calls are with one node at
 rank 0:"""
 _OPERATIONS = """Of ATen, to which `torch.export` reduces a model; what is not here is decomposed into what is, or
-refused by name. How exact a rule is, for inputs that are Gaussian:"""
+refused by name. Operations in place are those that give a new tensor. Fourier transforms and other operations on
+complex numbers are written in real and imaginary parts, for up to 2,048 frequencies. Experts that a router chooses
+(`topk`) are refused: which of them are chosen jumps with the coalition and has no Gaussian, so `BayesianShapley` is the
+way, which only evaluates. How exact a rule is, for inputs that are Gaussian:"""
 
 
 def figures() -> dict[str, Any]:

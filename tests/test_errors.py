@@ -13,6 +13,7 @@ from dasp import (
     DASP,
     BayesianShapley,
     ExactShapley,
+    GradientDASP,
     PermutationShapley,
     UnsupportedOperation,
     UntraceableModel,
@@ -163,6 +164,28 @@ def test_orders_and_steps_are_refused_in_plain_words(name):
         UnsupportedOperation, match=rf"an order, a place or a step \(aten.{name}.* no Gaussian"
     ) as caught:
         DASP(Ordered().eval()).attribute(X)
+    assert str(caught.value).endswith(
+        "Use BayesianShapley, which only evaluates the model. So does Explainer by default."
+    )
+
+
+def test_what_follows_from_an_order_is_not_named():
+    """Rules for it would not help, as for the experts that a router chooses."""
+
+    class Routed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.experts = nn.Linear(3, 4), nn.Parameter(torch.randn(4, 3, 2))
+
+        def forward(self, x):
+            weight, chosen = self.router(x).softmax(1).topk(2)
+            counts = torch.zeros(4).index_add(0, chosen.flatten(), torch.ones(chosen.numel()))
+            every = torch.einsum("bi,bkio->bko", x, self.experts[chosen])
+            return (weight.unsqueeze(2) * every).sum(1) + counts.lgamma().sum()
+
+    with pytest.raises(UnsupportedOperation) as caught:
+        GradientDASP(Routed().eval()).attribute(torch.randn(2, 3), target=0)
+    assert [operation.name for operation in caught.value.operations] == ["aten.topk.default"]
     assert str(caught.value).endswith(
         "Use BayesianShapley, which only evaluates the model. So does Explainer by default."
     )

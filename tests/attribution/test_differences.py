@@ -36,9 +36,11 @@ MIXING = {
     "ge", "ge of a number", "gt", "gt of random", "gt of tensors", "heaviside", "isinf", "isnan",
     "layer norm by its deviation", "layer norm by its variance", "layer norm, as much noise as signal", "le",
     "le of tensors", "leaky by where", "logical_and", "logical_not", "logical_xor", "logsumexp, masked", "lt",
-    "lt of tensors", "masked_fill of itself", "ne", "ne of tensors", "norm of order 0", "normalize few", "not",
+    "lt of tensors", "masked_fill of itself", "maxima at places", "mean of both", "minima at places", "ne",
+    "ne of tensors", "norm of order 0", "normalize few", "not",
     "numbers by where", "or", "or of one value", "over its norm", "over its norm and more", "pairwise distance",
-    "power of random", "times a condition", "times a number", "var and mean", "xor",
+    "power of random", "products at places", "spectrum", "sum of the sources alone",
+    "times a condition", "times a number", "var and mean", "xor",
 }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from dasp import BayesianShapley, ExactShapley, PermutationShapley
-from dasp.attribution.gradient_shapley import GradientShapley
+from dasp import BayesianShapley, ExactShapley, GradientDASP, PermutationShapley
+from dasp.attribution.gradient_shapley import GradientShapley, Neighbourhood, _likely
+from dasp.games.request import Arguments, games
 
 
 def network(inputs: int, outputs: int = 1, activation: type[nn.Module] = nn.Tanh) -> nn.Module:
@@ -230,3 +231,66 @@ def test_what_cannot_be_differentiated_is_refused():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         GradientShapley(network(4)).attribute(rows(1, 4), **options)
+
+
+def noisy_picture(noise: float, side: int = 40):
+    """Values that are alike among neighbours and large in one corner, and the same with noise."""
+    generator = torch.Generator().manual_seed(0)
+    place = torch.cartesian_prod(torch.arange(side), torch.arange(side)).double()
+    rough = torch.randn(side**2, generator=generator, dtype=torch.float64)
+    smooth = torch.sin(place[:, 0] / 3) * torch.cos(place[:, 1] / 4)
+    truth = (smooth + 0.3 * rough) * torch.exp(-place.sum(1) / side)
+    seen = truth + noise * torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+    (game,) = games(Arguments(torch.ones(1, 1, side, side)))
+    return truth[:, None], seen[:, None], Neighbourhood.of(game)
+
+
+def test_noise_is_taken_out_where_neighbours_show_it():
+    truth, seen, near = noisy_picture(0.3)
+    variance = torch.full_like(seen, 0.3**2)
+    likely, left = _likely(seen, variance, None, near)
+    error, before = (likely - truth).square().mean().sqrt(), (seen - truth).square().mean().sqrt()
+    assert error < 0.6 * before
+    assert 0.9 < ((likely - truth).abs() <= 1.96 * left.sqrt()).double().mean() < 0.99
+    anywhere, _ = _likely(seen, variance, None, Neighbourhood.of(games(Arguments(torch.ones(1, 1600)))[0]))
+    assert error < (anywhere - truth).square().mean().sqrt() < before
+
+
+def test_without_noise_nothing_is_taken_out():
+    truth, _, near = noisy_picture(0.0)
+    for prior in (None, torch.randn_like(truth)):
+        likely, left = _likely(truth, torch.zeros_like(truth), prior, near)
+        torch.testing.assert_close(likely, truth)
+        assert bool((left == 0).all())
+
+
+def test_a_prior_is_believed_as_far_as_it_is_borne_out():
+    truth, seen, near = noisy_picture(0.3)
+    variance, generator = torch.full_like(seen, 0.3**2), torch.Generator().manual_seed(1)
+    other = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
+
+    def error(prior):
+        likely, left = _likely(seen, variance, prior, near)
+        assert ((likely - truth).abs() <= 1.96 * left.sqrt()).double().mean() > 0.88
+        return float((likely - truth).square().mean().sqrt())
+
+    without, good, poor = error(None), error(truth + 0.03 * other), error(other)
+    assert good < 0.05 < without
+    assert poor < 1.1 * without  # and costs little
+
+
+def test_on_a_prior_both_are_nearer_than_each():
+    model, x = network(100, 1, nn.ReLU), rows(2, 100)
+    truth = PermutationShapley(model).attribute(x, n_permutations=1500)
+    prior = GradientDASP(model, rank=0)
+
+    def error(values):
+        return float((values - truth).square().mean().sqrt())
+
+    both, std = GradientShapley(model, prior).attribute(x, n_pairs=40, return_std=True)
+    assert error(both) < min(error(prior.attribute(x)), error(GradientShapley(model).attribute(x, n_pairs=40)))
+    assert ((both - truth).abs() <= 1.96 * std).double().mean() > 0.85
+    given = GradientShapley(model, prior.attribute(x)).attribute(x, n_pairs=40)
+    torch.testing.assert_close(given, both, atol=1e-4, rtol=1e-3)
+    with pytest.raises(TypeError, match="prior must be an Attribution"):
+        GradientShapley(model, "GradientDASP")

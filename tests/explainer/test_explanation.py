@@ -57,3 +57,21 @@ def test_rows_that_miss_the_tolerance_are_counted(caplog):
     exact = Explainer(model, method="exact", tolerance=1e-9).attribute(x)
     assert exact.missed is None
     assert (exact.evaluations == 2**12).all()
+
+
+class Product(nn.Module):
+    """A product of all inputs, which no moments of second order know."""
+
+    def forward(self, x):
+        return x.prod(1)
+
+
+def test_what_propagation_is_off_by_is_known_from_evaluations(caplog):
+    with caplog.at_level(logging.INFO, "dasp"):
+        good = Explainer(nn.Linear(12, 1).eval(), method="gradient").attribute(torch.rand(2, 12))
+        poor = Explainer(Product().eval(), baselines=-1.0, method="gradient").attribute(torch.full((1, 9), 1.0))
+    assert float(good.propagation_error.high) < 0.01
+    assert float(poor.propagation_error.low) > 0.2
+    levels = [record.levelno for record in caplog.records if "coalitions of the first row" in record.message]
+    assert levels == [logging.INFO, logging.WARNING]
+    assert Explainer(nn.Linear(12, 1).eval()).attribute(torch.rand(2, 12)).propagation_error is None

@@ -387,7 +387,7 @@ def test_a_text_may_take_so_many_seconds(monkeypatch):
     monkeypatch.setattr(refinement.time, "perf_counter", lambda: next(now) / 1000)  # a millisecond for every look at it
     found = TextExplainer(lengths, max_seconds=0.001, target=0).attribute(LONG)
     assert (found.method, int(found.evaluations)) == ("bayesian_shapley", 10)  # the fewest
-    assert int(TextExplainer(lengths, max_seconds=0.005, target=0, tolerance=1e-9).attribute(LONG).evaluations) > 10
+    assert int(TextExplainer(lengths, max_seconds=0.05, target=0, tolerance=1e-9).attribute(LONG).evaluations) > 10
     assert TextExplainer(lengths, max_seconds=60, target=0).attribute(TEXT).method == "exact_shapley"
     with pytest.raises(BadInput, match="leave max_seconds to 'auto'"):
         TextExplainer(lengths, max_seconds=1, method="permutation")(TEXT)
@@ -597,5 +597,5 @@ def test_bad_arguments(call, message):
 def test_the_package_does_not_import_transformers():
     """Whoever has a model of theirs has imported them."""
     files = list(Path(token_model.__file__).parent.glob("*.py"))
-    assert len(files) > 4
+    assert len(files) > 3
     assert not any(re.search(r"(import|from) (transformers|tokenizers)", file.read_text()) for file in files)

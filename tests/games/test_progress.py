@@ -218,9 +218,12 @@ def test_estimators_know_how_much_there_is_to_do(name, works):
 def test_an_explainer_tells_about_its_rows(works, watches):
     Explainer(network(), method="gradient").attribute(torch.rand(3, 5), target=0)
     names = [work.name for work in works]
-    assert names == ["evaluating the rows", "explaining", "choosing a method", "tracing the model", "GradientDASP"]
+    assert names == [
+        "evaluating the rows", "explaining", "choosing a method", "tracing the model", "GradientDASP",
+        "checking the values", "audit",
+    ]  # fmt: skip
     assert (works[1].done, works[1].total) == (3, 3)
-    assert len(watches) == 2
+    assert [watch.patience for watch in watches] == [30] * 3  # one after the other, not for each part
 
 
 def test_an_explainer_that_is_to_be_silent_is(watches):

@@ -202,5 +202,4 @@ def test_torch_writes_nothing_while_a_model_is_traced():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Branching cannot be exported to a graph by torch.export: what it does depends on")
     assert done.stdout.count("\n") == done.stderr.count("\n") == 1
-    assert "aten.sort.default (3 times" in done.stderr
-    assert "aten.argmax.default" in done.stderr
+    assert "aten.sort.default" in done.stderr

@@ -19,6 +19,7 @@ from dasp.propagation.values import Contributions
 
 ROWS = 2
 CHANNELS = torch.arange(5).expand(2, 5)  # a player is a position, over both channels
+PIXELS = torch.arange(6).view(2, 3).expand(3, 2, 3)  # of three channels
 BLOCKS = torch.tensor([[0, 0, 1], [2, 0, 1]])
 
 FIRST_LAYERS = {
@@ -28,6 +29,7 @@ FIRST_LAYERS = {
     "conv1d, groups across channels": (nn.Conv1d(2, 3, 3, padding=1), (2, 5), CHANNELS),
     "conv2d, padding": (nn.Conv2d(1, 2, 2, padding=1), (1, 2, 3), None),
     "conv2d, blocks": (nn.Conv2d(1, 2, 2, padding=1), (1, 2, 3), BLOCKS),
+    "conv2d, pixels": (nn.Conv2d(3, 4, 2, stride=(1, 2), padding=1), (3, 2, 3), PIXELS),
     "average": (nn.AvgPool1d(2), (2, 4), None),
 }
 
@@ -225,3 +227,16 @@ def test_column_count():
     for wrong in (-1, 2.5, "most", True, None):
         with pytest.raises(ValueError, match="rank"):
             column_count(wrong, 7)
+
+
+def test_pixels_need_no_columns():
+    """However many a unit sees: a column for each would not fit into memory for those of a photo."""
+    layer = nn.Conv2d(3, 2, 16, stride=16).eval()
+    x, mask = torch.randn(1, 3, 64, 64), torch.arange(64 * 64).view(1, 64, 64).expand(3, 64, 64)
+    (game,) = games(Arguments(x, torch.zeros_like(x), feature_mask=mask))
+    lifted = lift(trace(layer, (x,), RULES), game.toggled(), game.count)
+    (contributions,) = lifted.exact(*game.toggled())
+    assert contributions.packing == 0
+    value = bernoulli(contributions, torch.full((1, game.count), 0.5))
+    places = torch.einsum("ochw,bchw->bohw", layer.weight, x[..., :16, :16])
+    torch.testing.assert_close(value.variance[..., 0, 0], places.square().sum((-2, -1)) / 4)

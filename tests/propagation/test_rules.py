@@ -121,6 +121,10 @@ def places(x: Tensor, index: Tensor) -> Tensor:
     return index.view(1, -1, 1).expand(x.shape[0], -1, x.shape[2])
 
 
+def reduced(x: Tensor, index: Tensor, source: Tensor, reduce: str, own: bool = True) -> Tensor:
+    return x.scatter_reduce(1, places(source, index), source, reduce, include_self=own)
+
+
 def assigned(x: Tensor) -> Tensor:
     y = x.clone()
     y[:, 1] = 0.0
@@ -214,6 +218,9 @@ CASES = [
     structural("index", lambda x: x[:, INDEX]),
     structural("index_select", lambda x: x.index_select(1, INDEX)),
     structural("gather", lambda x: x.gather(1, INDEX.view(1, 3, 1).expand(x.shape[0], 3, 6))),
+    structural("repeat_interleave", lambda x: x.repeat_interleave(2, 1)),
+    structural("in place", lambda x: (2 * x).add_(1.0)),
+    structural("shaped like another", lambda x: 2 * x[:, :1].expand_as(x).reshape_as(x).flatten(1).view_as(x)),
     structural("split", lambda x: torch.cat(x.split(2, 1)[::-1], 1)),
     structural("split sizes", lambda x: torch.cat(x.split([1, 3], 1)[::-1], 1)),
     structural("chunk", lambda x: torch.cat(x.chunk(3, 2)[::-1], 2)),
@@ -311,6 +318,16 @@ CASES = [
     structural("index_add to random", lambda x: x[:, :2].index_add(1, PAIR, x[:, 2:], alpha=-2)),
     structural("scatter_add", lambda x: torch.ones_like(x).scatter_add(1, places(x, TWICE), x)),
     structural("scatter_add to random", lambda x: x[:, :2].scatter_add(1, places(x, PAIR), x[:, 2:])),
+    structural("rfft", lambda x: torch.view_as_real(torch.fft.rfft(x))),
+    structural("fft", lambda x: torch.fft.fft(x, norm="ortho").imag),
+    structural("ifft", lambda x: torch.fft.ifft(torch.view_as_complex(x.unflatten(2, (3, 2))), dim=1).imag),
+    structural("irfft", lambda x: torch.fft.irfft(torch.view_as_complex(x.unflatten(2, (3, 2))), n=5)),
+    structural("scatter_reduce to a sum", lambda x: reduced(torch.ones_like(x), TWICE, x, "sum")),
+    structural("scatter_reduce to a mean", lambda x: reduced(torch.ones_like(x), TWICE, x, "mean")),
+    structural("mean of the sources alone", lambda x: reduced(torch.ones_like(x), TWICE, x, "mean", own=False)),
+    structural("mean with a constant", lambda x: reduced(x, TWICE, weights(4, 6).expand_as(x), "mean")),
+    structural("mean of both", lambda x: reduced(x[:, :2], PAIR, x[:, 2:], "mean")),
+    structural("sum of the sources alone", lambda x: reduced(x[:, :2], PAIR, x[:, 2:], "sum", own=False)),
     structural("scatter", lambda x: torch.ones_like(x).scatter(1, places(x, INDEX), x[:, 1:])),
     structural("scatter a number", lambda x: x.scatter(1, places(x, INDEX), 3.0)),
     structural(
@@ -572,6 +589,12 @@ CASES = [
     sampled("maximum of the same", lambda x: torch.maximum(x, x)),
     sampled("minimum", lambda x: torch.minimum(x[:, :2], x[:, 2:])),
     sampled("min other", lambda x: torch.min(x[:, :2], x[:, 2:])),
+    sampled("spectrum", lambda x: torch.fft.rfft(x)[..., 1:3].abs(), shift=2, error=0.1, spread=1.5),
+    sampled("maxima at places", lambda x: reduced(torch.zeros_like(x), TWICE, x, "amax", own=False), spread=1.01),
+    sampled(
+        "minima at places", lambda x: reduced(x[:, :2], PAIR, x[:, 2:], "amin"), error=0.02, spread=1.2, shared=0.03
+    ),
+    sampled("products at places", lambda x: reduced(torch.ones_like(x), TWICE, x, "prod")),
     sampled("amax", lambda x: x.amax(2), error=0.05, spread=1.5, shared=0.17),
     sampled("amax of two dims", lambda x: x.amax((1, 2), keepdim=True), error=0.13, spread=1.85, shared=0.14),
     sampled("amin", lambda x: x.amin(1), error=0.1),

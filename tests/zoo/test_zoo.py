@@ -47,4 +47,4 @@ def test_the_explainer_says_what_it_did(name):
     options = {"target": exhibit.target, "feature_mask": task.mask, "max_evaluations": 64}
     explainer = Explainer(exhibit.built(layers=1), task.baseline, **options)
     result = explainer.attribute(task.rows(1))
-    assert "propagated prior takes" in result.reason  # else it would say what hinders it
+    assert "a propagated prior is worth its cost" in result.reason  # else it would say what hinders it

@@ -17,6 +17,7 @@ __all__ = ["Clock", "Refined", "background_deviation", "check_replicates", "coll
 
 _NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
 _SLOWER = 1.5  # times what a sample took in the last stage: what one of the next may take, as linear algebra grows
+_NEXT = 1.25  # times the samples of a stage: with hardly more, there is no other
 _WORTHWHILE = 8  # part of the samples that were taken: for fewer, a stage is not begun
 
 
@@ -78,7 +79,7 @@ def stages(first: int, last: int, growth: float, tolerance: float | None, clock:
     [4, 8, 16, 30]
     """
     result = []
-    while (tolerance is not None or clock is not None) and first < last:
+    while (tolerance is not None or clock is not None) and first * _NEXT < last:
         result.append(first)
         first = int(first * growth)
     return [*result, last]

@@ -1,7 +1,6 @@
 """Attribution methods compared with the Shapley values, and checked.
 
-- `compare`: methods on a problem, with their errors against evaluations and time; RMSE, rank correlation and
-  completeness of attributions, whose true values are known
+- `compare`: methods on a problem, with their errors (RMSE, rank correlation, completeness) against evaluations and time
 - `axioms`: the paper's six axioms, measured on any model
 - `audit`: how far attributions are from the Shapley values, where these are not known
 """

@@ -26,7 +26,7 @@ from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
 from dasp.models.calling import Output, forward_of
 
-__all__ = ["Audit", "Discrepancy", "Interval", "audit"]
+__all__ = ["Audit", "Discrepancy", "Interval", "audit", "audited"]
 
 # Signal to noise of attributions that may be anything: a tenth and ten times the centre are both within reach. Chosen
 # on the development networks of benchmarks/audit.py.
@@ -139,6 +139,13 @@ def audit(
     arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
     function = forward_func if output is None else forward_of(forward_func, output)
     request = Request.of(function, arguments, at_once=internal_batch_size)
+    return audited(request, attributions, evaluations, seed, internal_batch_size)
+
+
+def audited(
+    request: Request, attributions: Any, evaluations: int, seed: int = 0, internal_batch_size: int | None = None
+) -> Audit:
+    """Return the audit of attributions that answer a request; the arguments are those of `audit`."""
     given = _values(attributions, request)
     active = Active.of(request, apart=True)  # a busy player's error is not to be given to an idle one
     fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)

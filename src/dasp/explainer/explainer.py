@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 from captum.attr import Attribution
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient_dasp import GradientDASP
+from dasp.attribution.refinement import Clock
 from dasp.errors import BadInput, UnexplainedRows
+from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
@@ -48,6 +51,7 @@ log = logging.getLogger("dasp")
 _ASKED = "it was asked for"
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it may trace the model
+_AUDITED = 64  # evaluations, for what moments alone have said
 _DRAWING = RLock()  # as all threads have torch's own generator together
 
 
@@ -221,10 +225,13 @@ class Explainer:
         return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
 
     def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
+        clock = self._clock(len(next(iter(rows.values())).tensor))
         with working("evaluating the rows", show=self.budget.show_progress):
             request = self._prepared(rows, target, extra)
         self.inputs.note_zeros(request.games[0].on)
-        result = self.run(request)
+        result = self.run(request, clock)
+        if self._method(result.choices[0].method).propagates:
+            result = replace(result, propagation_error=self.propagation_error(request, result))
         if self.requested_method == "auto" and self.budget.tolerance is None:
             result = replace(result, missed=None)  # the tolerance was ours; standard deviations say what was reached
         result.warn(self.budget.tolerance)
@@ -245,22 +252,37 @@ class Explainer:
                 raise BadInput(why) from error
             raise
 
-    def run(self, request: Request) -> Attributions:
-        """Explain the rows of a request by the method that suits them."""
-        with working("explaining", "row", len(request.full), show=self.budget.show_progress) as progress:
-            if len(request.games) > 1:  # each row has players of its own
-                return self._run_each(request, progress)
-            choice = self._choice(request)
-            with torch_threads(self._threads(choice)):
-                return self._run_alike(request, choice, progress)
+    def propagation_error(self, request: Request, result: Attributions) -> Interval:
+        """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
+        evaluating coalitions of it: that values add up does not show it."""
+        first = request.rows_of(slice(0, 1))
+        values = tree_map(lambda each: each[:1], result.values)
+        with working("checking the values", show=self.budget.show_progress), self._torch_threads(result.choices[0]):
+            return audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size).relative[0]
 
-    def _threads(self, choice: Choice) -> int:
-        """Return how many of torch's threads to compute with: no more than it has, unless the user says so."""
+    def _torch_threads(self, choice: Choice) -> AbstractContextManager[None]:
+        """Compute with the threads that were chosen: no more than torch has, unless the user says so."""
         assert choice.threads is not None
-        return self.threads or min(choice.threads.number, torch.get_num_threads())
+        return torch_threads(self.threads or min(choice.threads.number, torch.get_num_threads()))
 
-    def _run_alike(self, request: Request, choice: Choice, progress: Work) -> Attributions:
+    def _clock(self, rows: int) -> Clock | None:
+        return None if self.budget.max_seconds is None else Clock(self.budget.max_seconds * rows)
+
+    def run(self, request: Request, clock: Clock | None = None) -> Attributions:
+        """Explain the rows of a request by the method that suits them; the clock runs since the request was made."""
+        clock = clock or self._clock(len(request.full))
+        with working("explaining", "row", len(request.full), show=self.budget.show_progress) as progress:
+            run = self._run_alike if len(request.games) == 1 else self._run_each  # rows with players of their own
+            return run(request, clock, progress)
+
+    def _run_alike(self, request: Request, clock: Clock | None, progress: Work) -> Attributions:
         """Explain rows that have the same players."""
+        choice = self._choice(request)
+        with self._torch_threads(choice):
+            return self._run_chosen(request, choice, clock, progress)
+
+    def _run_chosen(self, request: Request, choice: Choice, clock: Clock | None, progress: Work) -> Attributions:
+        """Explain rows that have the same players by the method that was chosen."""
         (game,) = request.games
         entry = self._method(choice.method)
         options = choice.budget.options(entry, game)
@@ -268,6 +290,8 @@ class Explainer:
         parts = []
         for start in range(0, game.rows, size):
             part = request if size >= game.rows else request.rows_of(slice(start, start + size))
+            if clock is not None and options.get("max_seconds") is not None:
+                options["max_seconds"] = max(0.0, clock.left / (game.rows - start))
             try:
                 parts.append(self._attributed(choice, options, part))
             except UnexplainedRows as error:
@@ -275,14 +299,13 @@ class Explainer:
             progress.update(len(part.full))
         return Attributions.cat(parts)
 
-    def _run_each(self, request: Request, progress: Work) -> Attributions:
+    def _run_each(self, request: Request, clock: Clock | None, progress: Work) -> Attributions:
         """Explain rows that have players of their own, one game after the other."""
         parts, before = [], 0
         for part in request.apart():
-            choice = self._choice(part)
+            own = None if clock is None else clock.part(len(part.full), len(request.full) - before)
             try:
-                with torch_threads(self._threads(choice)):
-                    parts.append(self._run_alike(part, choice, progress))
+                parts.append(self._run_alike(part, own, progress))
             except UnexplainedRows as error:
                 raise error.after(before) from error
             before += len(part.full)
@@ -305,6 +328,7 @@ class Explainer:
             estimate = estimated(made, request, **options)
         values = [part.to(game.device, game.dtype) for part in estimate.values]
         std = None if estimate.std is None else [part.to(game.device, game.dtype) for part in estimate.std]
+        choice = _as_it_came_out(choice, entry, game, estimate.evaluations)
         gap, background = request.gaps(values), None
         if estimate.background_std is not None:
             background = request.answer([part.to(game.device, game.dtype) for part in estimate.background_std])
@@ -340,6 +364,15 @@ class Explainer:
                     log.info("threads: %s", threads)
                 self._choices[game] = replace(choice, threads=threads)
             return self._choices[game]
+
+
+def _as_it_came_out(choice: Choice, entry: Method, game: Game, evaluations: Tensor | None) -> Choice:
+    """Return a choice whose time decided on the evaluations with their number instead, so that the same can be had
+    again."""
+    if choice.budget.max_seconds is None or evaluations is None:
+        return choice
+    own = int(evaluations.max()) // len(game.baselines) - entry.beforehand(game)
+    return replace(choice, budget=replace(choice.budget, max_seconds=None, max_evaluations=own))
 
 
 def _for_model(method: Attribution, own: Any, model: Any) -> Attribution:

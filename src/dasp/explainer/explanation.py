@@ -29,6 +29,7 @@ from dasp.attribution.bayesian.interaction_regression import interactions_of
 from dasp.attribution.bayesian.semivalues import banzhaf, beta_shapley, semivalues_of
 from dasp.display import channel_axis
 from dasp.errors import BadInput
+from dasp.evaluation.audit import Interval
 from dasp.games.evaluator import EvaluatedRow
 from dasp.methods import METHODS
 
@@ -42,6 +43,7 @@ __all__ = [
 
 log = logging.getLogger("dasp")
 
+POOR = 0.2  # of the size of a row's values: what propagation is surely off by, to be warned of
 LARGE_GAP = 0.1  # of the sizes of a row's values together; random networks have up to 0.06
 _MOST_MEMBERS = 3  # of a group that are named
 
@@ -167,8 +169,9 @@ class _Reasons:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Options of an `Explainer` that takes the same method again, with the same budget, and counts nothing. If rows
-        have several methods, these are the options of the last one."""
+        """Options of an `Explainer` that takes the same method again, with the same budget, and counts nothing; where
+        there was so much time, as many evaluations as there was time for. If rows have several methods, these are the
+        options of the last one."""
         chosen = self.choices[-1]
         return {
             "method": chosen.method, "tolerance": chosen.budget.tolerance,
@@ -206,6 +209,7 @@ class Attributions(_Reasons):
     evaluated: list[EvaluatedRow | None] | None = field(default=None, repr=False)  # coalitions, for `interactions`
     background_std: Any = None  # standard deviations of the values for the choice of the background's rows, if known
     background_rows: int = 0  # how many there are
+    propagation_error: Interval | None = None  # of the first row, where moments alone decided: relative to its values
 
     def _repr_html_(self) -> str | None:
         if self.pieces is None:
@@ -219,6 +223,7 @@ class Attributions(_Reasons):
     def cat(parts: Sequence[Attributions]) -> Attributions:
         """Return the rows of all parts, one after the other."""
         columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Attributions)}
+        columns["propagation_error"] = [None]
         joined = {name: _joined(column) for name, column in columns.items()}
         return Attributions(**{**joined, "background_rows": parts[0].background_rows})
 
@@ -256,10 +261,27 @@ class Attributions(_Reasons):
             )  # fmt: skip
         if self.unbalanced:
             log.warning(
-                "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to: "
-                "moments are a poor approximation there; method 'auto' evaluates coalitions, too, and has error bars",
+                "%s: the values of %d of %d rows miss prediction − base by more than %.0f %% of what they add up to",
                 shown, self.unbalanced, rows, 100 * LARGE_GAP,
             )  # fmt: skip
+        if (evidence := self.evidence()) is not None:
+            log.log(*evidence)
+
+    def evidence(self) -> tuple[int, str] | None:
+        """Return what evaluations say of values that rest on moments alone, as a level of the log and a text; None if
+        they do not."""
+        error, method = self.propagation_error, self.choices[0].method
+        if error is None:
+            return None
+        shown = METHODS[method].name if method in METHODS else method
+        middle, low, high = (float(part.max()) for part in (error.middle, error.low, error.high))
+        text = (
+            f"{shown}: coalitions of the first row say that its values are off by {middle:.0%} of their size "
+            f"({low:.0%} to {high:.0%})"
+        )
+        if low <= POOR:
+            return logging.INFO, text
+        return logging.WARNING, f"{text}: moments are a poor approximation here; method 'auto' does not rest on them"
 
 
 def _joined(column: list[Any]) -> Any:

@@ -108,7 +108,7 @@ class Options:
     max_evaluations: Annotated[int | None, Option(
         "Method", "Largest number of evaluations of the model for a row.", explainer=True, least=1)] = None
     max_seconds: Annotated[float | None, Option(
-        "Method", "Seconds that a row may take, instead of a number of evaluations; for --method auto.",
+        "Method", "Seconds that a row may take: every row has as many evaluations as the first ones get in that time.",
         explainer=True, texts=False)] = None
     error_bars: Annotated[bool, Option(
         "Method", "Insist on standard deviations: refuse a method that knows none.", explainer=True)] = False

@@ -121,6 +121,8 @@ def _plan_rows(
         worker, trial = _tried(task, model, seen)
     method = "as chosen before" if before else line_of(trial.reason)
     say(f"method: {display_name(trial.method)} ({method})")
+    if (evidence := trial.evidence()) is not None:
+        say(evidence[1])
     threads = fixed or trial.choices[0].threads
     assert threads is not None
     worker.use_threads(threads.number)
@@ -401,9 +403,14 @@ def _try(worker: Worker, seen: Survey) -> Attributions:
     if worker.task.masks is not None:
         x = x[:1]
         worker.use_players_of(seen.data[:1])
-    result, _ = worker.explained(worker.prepare(x, None if seen.targets is None else PREDICTED))
+    request = worker.prepare(x, None if seen.targets is None else PREDICTED)
+    result, _ = worker.explained(request)
+    if worker.task.explainer["max_seconds"] is not None:  # much of which the first rows take once
+        result, _ = worker.explained(request)
     if result is None:
         raise BadInput(f"{worker.task.model}: its outputs for the first rows are not finite, or their squares overflow")
+    if METHODS[result.choices[0].method].propagates and bool(request.full[0].isfinite().all()):
+        return replace(result, propagation_error=worker.explainer.propagation_error(request, result))
     return result
 
 

@@ -101,8 +101,7 @@ class Notes:
 
             yield (
                 f"warning: the values of {self.gaps:,} of {rows:,} rows miss prediction − base_value by more than "
-                f"{LARGE_GAP:.0%} of their sizes: moments are a poor approximation there; --method auto evaluates "
-                "coalitions, too, and has error bars"
+                f"{LARGE_GAP:.0%} of their sizes; --method auto evaluates coalitions, and has error bars"
             )
 
 

@@ -177,7 +177,7 @@ def choose(request: Request, model: Any, budget: Budget, *, counted: Callable[[]
     allowed = coalitions if budget.max_evaluations is None else budget.max_evaluations
     if allowed < min(FEWEST_EVALUATIONS, coalitions):
         raise BadInput(f"max_evaluations must be at least {FEWEST_EVALUATIONS}, not {allowed}")
-    if coalitions <= min(FEWEST, allowed) and budget.max_seconds is None:
+    if coalitions <= min(FEWEST, allowed):
         return exact
     costs = _Costs(request, model, budget, counted() if counted else Count.of_request(request, budget.batch_size))
     if coalitions <= min(_MOST_COALITIONS, allowed) and costs.all_are_quick(coalitions):
@@ -229,8 +229,8 @@ class _Costs:
     def all_are_quick(self, coalitions: int) -> bool:
         """True if all coalitions are evaluated in little more than the time of an estimate."""
         everything = coalitions * (self.evaluation + _BOOKKEEPING)
-        if self.budget.max_seconds is not None:
-            return everything <= self.budget.max_seconds / 4  # as counted seconds are rough
+        if self.budget.max_seconds is not None:  # the clock will tell
+            return False
         most = self.budget.max_evaluations or MOST
         estimate = min(most, _USUAL) * self.evaluation + _FIT
         return everything <= max(_EXACT_IS_WORTH * estimate, _MOMENT) or coalitions <= most

@@ -68,7 +68,7 @@ _FAMILIES = {
     ORANGE: ("dasp", "dasp_rank_0"),
     PURPLE: ("bayesian_shapley_on_gradient_dasp", "bayesian_shapley_on_dasp", "bayesian_shapley"),
     BLUE: ("permutation_shapley",),
-    GREEN: ("gradient_shapley",),
+    GREEN: ("gradient_shapley_on_gradient_dasp", "gradient_shapley"),
     GREY: ("deeplift_revealcancel", "deeplift_mixed"),
     BLACK: ("exact_shapley",),
 }

@@ -139,6 +139,7 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
     values: dict[fx.Node, Any] = {}
     targets: dict[fx.Node, Callable[..., Any]] = {}
     missing: list[fx.Node] = []
+    discrete: set[fx.Node] = set()  # what an order, a place or a step is, and what follows from it
     inputs = iter(arguments)
     for node in traced.graph.nodes:
         if node.op == "placeholder":
@@ -151,8 +152,13 @@ def lift(traced: fx.GraphModule, arguments: tuple[Any, ...], count: int) -> Lift
                 varying = [x for x in node.all_input_nodes if isinstance(values[x], _DEPENDENT)]
                 targets[node], values[node] = _lift_call(node, varying, args, kwargs, count)
             except _NoRule:
-                missing.append(node)
                 values[node] = _RANDOM
+                if discrete.isdisjoint(node.all_input_nodes):  # else no rule would help, and the cause is named
+                    missing.append(node)
+                    if operation(node).discrete:
+                        discrete.add(node)
+            if not discrete.isdisjoint(node.all_input_nodes):
+                discrete.add(node)
         elif node.op == "output":
             values[node] = None
         else:

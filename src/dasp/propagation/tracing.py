@@ -2,10 +2,13 @@
 
 `exported` makes a program of the model by torch.export, for any number of rows. `trace` makes the graph of it:
 
-1. Operations that have a rule stay whole. If there are others, these are decomposed into smaller ones.
-2. Some operations are written in others that have rules: an embedding bag as the sum that it is, an assignment by a
-   mask as a choice, an operation of which only the first result is used as the one that gives just that.
-3. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the entries.
+1. Operations that have a rule stay whole. If there are others, these are decomposed into smaller ones, for which the
+   whole model is evaluated once more on tensors without numbers: it takes as long as exporting it did.
+2. Some operations are written in others that have rules: one in place (`relu_`) as the one that gives a new tensor, an
+   embedding bag as the sum that it is, an assignment by a mask as a choice, an operation of which only the first result
+   is used as the one that gives just that.
+3. Complex values become their real and imaginary parts (`complex_values`), so that a Fourier transform is linear.
+4. A maximum of ReLUs becomes the ReLU of the maximum, which is the same and has a quarter of the entries.
 
 Recurrent networks stay whole, too. Exporting evaluates every operation on tensors that have a shape but no numbers, and
 torch evaluates recurrent networks step by step then, which takes seconds for a hundred steps. While a model is
@@ -19,6 +22,7 @@ import io
 import logging
 import operator
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
@@ -29,11 +33,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree
 
 from dasp.errors import BadInput, UntraceableModel
 from dasp.models import calling
 from dasp.models.calling import Forward, fixed_rows, innermost, unwrapped
 from dasp.models.export_lock import export_lock
+from dasp.propagation.complex_values import in_real_parts
 
 __all__ = ["SHAPE_ONLY", "exported", "is_own", "trace"]
 
@@ -70,6 +76,7 @@ def trace(
     module = _module(program)
     if not all(map(_known(module.graph, keep), module.graph.nodes)):
         module = _module(_decomposed(program, keep))  # which takes longer than all the rest
+        in_real_parts(module)
     graph = module.graph
     _one_output(graph)
     for node in graph.nodes:
@@ -231,8 +238,85 @@ def _module(program: ExportedProgram) -> fx.GraphModule:
             module.graph.erase_node(node)  # dead code elimination keeps what is random
         elif node.target is aten.copy_.default and node.args[0].op == "placeholder":
             module.graph.erase_node(node)  # writes what became of an input back into the caller's tensor
+        elif node.target in _SHAPED_LIKE:
+            _shape_by_sizes(node)
+        elif node.target in (aten.to.dtype, aten.type_as.default):
+            _cast(node)
+    _take_new_memory(module.graph)
     module.graph.eliminate_dead_code()
     return module
+
+
+_SHAPED_LIKE = {
+    aten.expand_as.default: aten.expand.default,
+    aten.reshape_as.default: aten.reshape.default,
+    aten.view_as.default: aten.view.default,
+}
+
+
+def _shape_by_sizes(node: fx.Node) -> None:
+    """Write x.expand_as(y) as x.expand(sizes of y), which does not depend on the entries of y."""
+    x, like = node.args
+    with node.graph.inserting_before(node):
+        sizes = [_size(like, dim, size) for dim, size in enumerate(like.meta["val"].shape)]  # type: ignore[union-attr]
+    node.target, node.args = _SHAPED_LIKE[node.target], (x, sizes)  # type: ignore[index]
+
+
+def _size(x: Any, dim: int, size: int | torch.SymInt) -> Any:
+    """Return a size that is the same in every call, or the node that gives it, as of the number of rows."""
+    if isinstance(size, int):
+        return size
+    node = x.graph.call_function(aten.sym_size.int, (x, dim))
+    node.meta["val"] = size
+    return node
+
+
+def _cast(node: fx.Node) -> None:
+    """Write a cast as a copy of another dtype, or as nothing where the dtype is the same."""
+    x: Any = node.args[0]
+    before, after = x.meta["val"], node.meta["val"]
+    if before.device != after.device:
+        return
+    if before.dtype != after.dtype:
+        node.target, node.args, node.kwargs = aten._to_copy.default, (x,), {"dtype": after.dtype}
+        return
+    node.replace_all_uses_with(x)
+    node.graph.erase_node(node)
+
+
+def _take_new_memory(graph: fx.Graph) -> None:
+    """Write operations in place as those that give a new tensor, where that is the same.
+
+    It is if nobody reads the memory that is written to afterwards but by way of the result. Which values share their
+    memory is known from the tensors without numbers that the model was exported with.
+    """
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    sharing: dict[int, list[fx.Node]] = defaultdict(list)  # the nodes so far whose values are in one memory
+    for node in graph.nodes:
+        memories = {_memory(x) for x in _pytree.tree_leaves(node.meta.get("val")) if isinstance(x, Tensor)}
+        if (new := _with_new_result(node)) is not None:
+            before = [x for memory in memories for x in sharing[memory]]
+            read_later = any(order[user] > order[node] for x in before for user in x.users)
+            if node.args[0] in before and not read_later and all(x.op != "get_attr" for x in before):
+                node.target = new
+        for memory in memories:
+            sharing[memory].append(node)
+
+
+def _memory(x: Tensor) -> int:
+    """Return a number that tensors have in common if they are views of the same memory."""
+    return x.untyped_storage()._cdata if x.layout is torch.strided else id(x)
+
+
+def _with_new_result(node: fx.Node) -> Any:
+    """Return relu for relu_, if it computes in the same precision; None for an operation that is not in place."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
+        return None
+    tensors = [x.meta.get("val") for x in (node, *node.all_input_nodes)]
+    if len({x.dtype for x in tensors if isinstance(x, Tensor) and x.is_floating_point()}) > 1:
+        return None  # which in place ends in the precision of the first
+    return getattr(getattr(aten, op._opname.removesuffix("_"), None), op._overloadname, None)
 
 
 def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
@@ -266,7 +350,7 @@ def _decomposed(program: ExportedProgram, keep: Collection[Any]) -> ExportedProg
 def _one_output(graph: fx.Graph) -> None:
     """Leave one output: the only result, or the only one of floating point. A program may have more than that."""
     output = next(node for node in graph.nodes if node.op == "output")
-    results = [x for x in torch.utils._pytree.tree_leaves(output.args) if isinstance(x, fx.Node)]
+    results = [x for x in _pytree.tree_leaves(output.args) if isinstance(x, fx.Node)]
     if len(results) != 1:
         results = [x for x in results if x.meta["val"].is_floating_point()]
     if len(results) != 1:

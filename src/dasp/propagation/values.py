@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -44,8 +44,8 @@ from torch.utils import _pytree
 from dasp.propagation.gaussian import Gaussian, root
 
 __all__ = [
-    "NOBODY", "Conditional", "Contributions", "Linear", "Power", "Switched", "Toggled", "deviation", "owners",
-    "packing",
+    "NOBODY", "Conditional", "Contributions", "Convolution", "Linear", "Power", "Switched", "Toggled", "deviation",
+    "owners", "packing",
 ]  # fmt: skip
 
 NOBODY = 0
@@ -54,6 +54,20 @@ Power = Literal[0, 1, 2, "absolute"]
 """The power of the weights of an affine op."""
 Linear = Callable[[Tensor, Power], Tensor]
 """The linear part of an affine op, w·x, with its weights to a power: 1 as they are, 2 squared, 0 all one; or |w|·x."""
+
+
+@runtime_checkable
+class Convolution(Protocol):
+    """The linear part of a convolution, which knows what a whole place of all channels adds."""
+
+    def __call__(self, data: Tensor, power: Power) -> Tensor:
+        """As any `Linear`."""
+
+    def has_places(self, data: Tensor) -> bool:
+        """Return True if the channels are dimension 1, as those of a batch are."""
+
+    def of_places(self, data: Tensor, weights: Tensor) -> Tensor:
+        """Return Σ weight·(Σ_c w_c x_c)² over the places that a unit sees, c being the channels."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +128,15 @@ class Contributions:
         """Return Σ_p weight_p c_p², for weights of the entries' shape that are not negative."""
         if self.packing == 1:
             return self.linear(weights * self.value.difference.square(), 2)
+        if self.packing == _BY_PLACE:
+            return self.linear.of_places(self.value.difference, weights)  # type: ignore[attr-defined, no-any-return]
         # Squared after summing within the player.
         packed = torch.stack([_packed(self.value.players, self.count, self.packing, c) for c in range(self.packing)])
         return self.columns(packed.to(weights) * root(weights)).square().sum(0)
 
 
 _MOST_PACKED = 32
+_BY_PLACE = 0
 
 
 def packing(players: Tensor, linear: Linear, count: int) -> int:
@@ -127,15 +144,25 @@ def packing(players: Tensor, linear: Linear, count: int) -> int:
 
     1 means that every player owns at most one entry, so that squares of entries are squares of players and no columns
     are needed. Else a player is in the column of its number modulo the columns, as distant players meet in
-    no unit of a convolution; at the latest, each has its own.
+    no unit of a convolution; at the latest, each has its own. 0 means that a convolution does without columns, as every
+    player owns the channels of one place: a pixel.
     """
     if bool((torch.bincount(players.flatten())[NOBODY + 1 :] <= 1).all()):
         return 1
+    if isinstance(linear, Convolution) and linear.has_places(players) and _own_places(players):
+        return _BY_PLACE
     for columns in range(2, min(count, _MOST_PACKED + 1)):
         parts = (_packed(players, count, columns, c) for c in range(columns))
         if all(owners(torch.where(part, players, NOBODY), linear) is not None for part in parts):
             return columns
     return count
+
+
+def _own_places(players: Tensor) -> bool:
+    """Return True if every player owns entries of one place alone, and every place has one player."""
+    owner = players.amax(1, keepdim=True)
+    alone = torch.bincount(owner.flatten())[NOBODY + 1 :] <= 1
+    return bool(((players == owner) | (players == NOBODY)).all()) and bool(alone.all())
 
 
 def _packed(players: Tensor, count: int, columns: int, column: int) -> Tensor:

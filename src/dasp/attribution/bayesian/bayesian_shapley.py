@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile, cost_of_prior
-from dasp.attribution.bayesian.design import Pairs, pair_count
+from dasp.attribution.bayesian.design import MOST_CHOSEN, Pairs, pair_count
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.bayesian.priors import Prior, checked_prior, covariances, opens, prior_values, trust, with_prior
 from dasp.attribution.bayesian.process import Regressions, regression_on
@@ -37,6 +37,7 @@ FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
 _FOR_A_PLAYER = 1.5  # pairs, of a design that begins with single players
 _CLEARLY = 0.5  # of the tolerance: standard deviations are hardly wrong by more than this
+_LONG = 10.0  # seconds for a row
 _MOST_OUTPUTS = 16  # outputs: for each of them, interactions are chosen and fitted
 _NUMBERS_AT_ONCE = 2**24
 
@@ -196,17 +197,26 @@ class _Estimate:
     def to(self, evaluations: int, tolerance: float | None, clock: Clock | None = None) -> Refined:
         """Refine the posterior up to a number of evaluations, to a tolerance, or for some time."""
         game = self.evaluator.game
-        if evaluations >= 2**game.count and clock is None:
+        if evaluations >= 2**game.count and (clock is None or self._has_time_for_all(clock)):
             found = exact_values(self.evaluator)
             if bool(found.mean.isfinite().all()):  # else some coalitions are missing, and may be
                 return found
         most = min((evaluations - 2) // 2, pair_count(game.count))
+        if clock is not None and clock.seconds < _LONG * game.rows:
+            most = min(most, MOST_CHOSEN)  # regressions on more have interactions that take seconds to choose
         at_once = max(1, _NUMBERS_AT_ONCE // (most * self.evaluator.total[0].numel()))
         parts = []
         for part, rows in game.slices(at_once):
             own = None if clock is None else clock.part(rows.rows, game.rows - part.start)
             parts.append(self._refined(most, torch.arange(game.rows)[part], tolerance, own))
         return Refined.cat(parts)
+
+    def _has_time_for_all(self, clock: Clock) -> bool:
+        """True if all coalitions take less than half of the time, by what the first ones take."""
+        some = self._design(FEWEST_PAIRS).members
+        before = clock.left
+        self.evaluator.halves(some)
+        return 2 ** (self.evaluator.game.count - 1) / len(some) * (before - clock.left) < clock.left / 2
 
     def _design(self, number: int) -> Pairs:
         return self.regressions.pairs(self.evaluator.game.count, number, self.seed, opening=self.opening)

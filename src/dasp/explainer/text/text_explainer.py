@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
 from dasp.explainer.inputs import OWN_TARGET
-from dasp.explainer.text.strings import Strings, baselines_of_strings
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel
-from dasp.explainer.text.tokens import Division, Tokens, Vocabulary
+from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Request, Selection, check_positive, output_number

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from dasp.propagation.gaussian import Gaussian, density, distribution, nonnegative, rectified_moments, standardized
-from dasp.propagation.moments import GELU, RECTIFIED, Family, Smooth, moments
+from dasp.propagation.moments import GELU, RECTIFIED, SIGMOID, Family, Smooth, moments
 from dasp.propagation.rules.registry import RULES, Rule, named, rule, same_entry
 
 aten = torch.ops.aten
@@ -188,7 +188,6 @@ def _integrating(op: Any) -> Callable[..., Gaussian]:
 
 
 elementwise(
-    aten.sigmoid.default,
     aten.tanh.default,
     aten.softplus.default,
     aten.log_sigmoid.default,
@@ -199,6 +198,12 @@ elementwise(
     aten.atan.default,
     aten.asinh.default,
 )
+
+
+@rule(aten.sigmoid.default, tracker=same_entry)
+def sigmoid(x: Gaussian) -> Gaussian:
+    """1/(1 + e⁻ˣ), integrated."""
+    return applied(x, SIGMOID)
 
 
 @rule(aten.gelu.default, tracker=same_entry)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dasp.propagation.gaussian import nonnegative
 from dasp.propagation.rules.registry import affine
 from dasp.propagation.values import Linear, Power
 
@@ -31,18 +33,54 @@ def raised(weight: Any, power: Power) -> Any:
 
 @affine(
     aten.linear.default,
-    aten.conv1d.default,
-    aten.conv2d.default,
-    aten.conv3d.default,
-    aten.conv1d.padding,
-    aten.conv2d.padding,
-    aten.conv3d.padding,
     aten.conv_transpose1d.default,
     aten.conv_transpose2d.input,
     aten.conv_transpose3d.input,
 )
 def weighted(op: Any, x: Any, weight: Tensor, bias: Tensor | None = None, *geometry: Any) -> tuple[Any, Linear]:
     """W ∗ x + b."""
+    return x, lambda data, power: op(data, raised(weight, power), None, *geometry)
+
+
+@dataclass(frozen=True)
+class _Convolving:
+    """W ∗ x of a convolution in one group of channels."""
+
+    op: Any
+    weight: Tensor
+    geometry: tuple[Any, ...]
+
+    def __call__(self, data: Tensor, power: Power) -> Tensor:
+        return self.op(data, raised(self.weight, power), None, *self.geometry)  # type: ignore[no-any-return]
+
+    def has_places(self, data: Tensor) -> bool:
+        return data.dim() == self.weight.dim()
+
+    def of_places(self, data: Tensor, weights: Tensor) -> Tensor:
+        """(Σ_c w_c x_c)² = Σ_k Σ_c (w_c w_{c+k})(x_c x_{c+k}), the channels counted in a circle: one convolution, of
+        the products of channels, with the products of weights; those of k and −k are the same."""
+        channels = self.weight.shape[1]
+        pairs = [(k, 1 if 2 * k in (0, channels) else 2) for k in range(channels // 2 + 1)]
+        products = torch.cat([weights * data * data.roll(-k, 1) * times for k, times in pairs], 1)
+        weight = torch.cat([self.weight * self.weight.roll(-k, 1) for k, _ in pairs], 1)
+        return nonnegative(self.op(products, weight, None, *self.geometry))
+
+
+_GROUPS = 3  # where a convolution has its groups, after its stride, padding and dilation
+
+
+@affine(
+    aten.conv1d.default,
+    aten.conv2d.default,
+    aten.conv3d.default,
+    aten.conv1d.padding,
+    aten.conv2d.padding,
+    aten.conv3d.padding,
+)
+def convolved(op: Any, x: Any, weight: Tensor, bias: Tensor | None = None, *geometry: Any) -> tuple[Any, Linear]:
+    """W ∗ x + b."""
+    if geometry[_GROUPS:] in ((), (1,)):
+        return x, _Convolving(op, weight, geometry)
     return x, lambda data, power: op(data, raised(weight, power), None, *geometry)
 
 

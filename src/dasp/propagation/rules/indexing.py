@@ -2,6 +2,9 @@
 
 The result is jointly linear in both values, with weights 0 and 1, or alpha for what is added. So the op itself maps
 means, factor columns and, with alpha², independent variances; a constant has no variance.
+
+What is reduced at such places, as messages are at the nodes of a graph, is linear if it is a sum or a mean. Maxima,
+minima and products are taken in pairs: first of each place's first two values, and so on.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from torch import Tensor
 
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.affine import raised
+from dasp.propagation.rules.arithmetic import product
+from dasp.propagation.rules.maximum import below, negative, tree
 from dasp.propagation.rules.registry import RULES, Rule, affine, named
 from dasp.propagation.values import NOBODY, Linear, Toggled
 
@@ -120,3 +125,93 @@ def _fill(op: Any) -> Rule:
 
 for _op in _FILLED:
     RULES[_op] = _fill(_op)
+
+
+def _reduced(
+    op: Any, value: Any, dim: int, index: Tensor, source: Any, reduce: str, *, include_self: bool = True
+) -> tuple[Any, Linear]:
+    """The linear part of a sum or a mean in the one of the two values that is random."""
+    random = [x for x in (value, source) if not isinstance(x, Tensor)]
+    if reduce not in ("sum", "mean") or len(random) != 1:
+        return None, lambda data, power: data
+
+    def linear(data: Tensor, power: Any) -> Tensor:
+        x, y = (data if each is random[0] else torch.zeros_like(each, dtype=data.dtype) for each in (value, source))
+        return _weighted_sum(x, y, dim, index, reduce, power, include_self)
+
+    return random[0], linear
+
+
+def _weighted_sum(
+    value: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, power: Any, include_self: bool
+) -> Tensor:
+    """Sums at the places of the index; for a mean with the weight 1/n, or 1/n² for variances, where n are summed."""
+
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        return aten.scatter_add.default(x if include_self else x.scatter(dim, index, 0.0), dim, index, y)  # type: ignore[no-any-return]
+
+    if reduce == "sum":
+        return total(value, source)
+    counts = total(torch.ones_like(value), torch.ones_like(source))
+    return total(value, source) / counts ** (1 if power == "absolute" else power)
+
+
+affine(aten.scatter_reduce.two)(_reduced)
+
+
+def _scatter_reduce(
+    value: Any, dim: int, index: Tensor, source: Any, reduce: str, *, include_self: bool = True
+) -> Gaussian:
+    """The sum, mean, maximum, minimum or product of all that falls on one place."""
+    random = value if isinstance(value, Gaussian) else source
+    value, source = (x if isinstance(x, Gaussian) else random.constant(x) for x in (value, source))
+    if reduce == "amin":
+        lowest = _scatter_reduce(negative(value), dim, index, negative(source), "amax", include_self=include_self)
+        return negative(lowest)
+    if reduce in ("amax", "prod"):
+        neutral = torch.minimum(below(value), below(source)) if reduce == "amax" else value.mean.new_ones(())
+        slots = _slots(value, dim, index, source, neutral, include_self)
+        return tree(slots) if reduce == "amax" else tree(slots, product)
+
+    def weighted(x: Tensor, y: Tensor, power: int = 1) -> Tensor:
+        return _weighted_sum(x, y, dim, index, reduce, power, include_self)
+
+    return Gaussian(
+        weighted(value.mean, source.mean),
+        weighted(value.variance, source.variance, 2),
+        None if value.factors is None else torch.vmap(weighted)(value.factors, source.factors),
+    )
+
+
+def _slots(
+    value: Gaussian, dim: int, index: Tensor, source: Gaussian, neutral: Tensor, include_self: bool
+) -> list[Gaussian]:
+    """The value, and what falls on each of its places first, second and so on; a `neutral` number if there is none."""
+    length = value.mean.shape[dim]
+
+    def put(x: Gaussian, at: Tensor, y: Gaussian) -> Gaussian:
+        columns = None if x.factors is None else torch.vmap(lambda a, b: a.scatter(dim, at, b))(x.factors, y.factors)
+        return Gaussian(x.mean.scatter(dim, at, y.mean), x.variance.scatter(dim, at, y.variance), columns)
+
+    nothing = value.constant(torch.zeros_like(value.mean) + neutral)
+    slots = [value if include_self else put(value, index, source.constant(torch.zeros_like(source.mean) + neutral))]
+    turn = _turns(index, dim)
+    empty = nothing.map(lambda t: torch.cat([t, t.narrow(dim, 0, 1)], dim))  # with a place for those of other turns
+    for each in range(int(turn.max()) + 1):
+        taken = put(empty, torch.where(turn == each, index, length), source)
+        slots.append(taken.map(lambda t: t.narrow(dim, 0, length)))
+    return slots
+
+
+def _turns(index: Tensor, dim: int) -> Tensor:
+    """The number of earlier entries along the dimension that fall on the same place."""
+    along = index.movedim(dim, -1)
+    ordered, order = along.sort(dim=-1, stable=True)
+    ordered = ordered.contiguous()
+    turns = torch.arange(along.shape[-1], device=index.device) - torch.searchsorted(ordered, ordered)
+    return torch.empty_like(order).scatter(-1, order, turns).movedim(-1, dim)
+
+
+RULES[aten.scatter_reduce.two] = replace(
+    RULES[aten.scatter_reduce.two], gaussian=named(aten.scatter_reduce.two, _scatter_reduce)
+)

@@ -20,7 +20,8 @@ from dasp.propagation.rules.structural import cat
 aten = torch.ops.aten
 
 
-def _negative(x: Gaussian) -> Gaussian:
+def negative(x: Gaussian) -> Gaussian:
+    """−x."""
     return Gaussian(-x.mean, x.variance, None if x.factors is None else -x.factors)
 
 
@@ -43,17 +44,17 @@ def maximum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
 def minimum(a: Gaussian | Tensor, b: Gaussian | Tensor) -> Gaussian:
     """min(a, b) = −max(−a, −b)."""
     left, right = same_shape(a, b)
-    return _negative(maximum(_negative(left), _negative(right)))
+    return negative(maximum(negative(left), negative(right)))
 
 
 def _narrowed(x: Gaussian, dim: int, start: int, size: int) -> Gaussian:
     return x.map(lambda t: t.narrow(dim, start, size))
 
 
-def _tree(values: list[Gaussian]) -> Gaussian:
-    """The maximum of a list, in pairs of neighbours."""
+def tree(values: list[Gaussian], pair: Callable[[Gaussian, Gaussian], Gaussian] = maximum_moments) -> Gaussian:
+    """The maximum of a list, or another function of two values applied to all of it, in pairs of neighbours."""
     while len(values) > 1:
-        pairs = [maximum_moments(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        pairs = [pair(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
         values = pairs + values[len(pairs) * 2 :]
     return values[0]
 
@@ -91,7 +92,7 @@ def amax(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
 @rule(aten.amin.default, tracker=_reduced)
 def amin(x: Gaussian, dim: Any = (), keepdim: bool = False) -> Gaussian:
     """min over dimensions."""
-    return _negative(amax(_negative(x), dim, keepdim))
+    return negative(amax(negative(x), dim, keepdim))
 
 
 def _pool(x: Gaussian, dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Gaussian:
@@ -130,17 +131,21 @@ def _windows(x: Gaussian, dim: int, kernel: int, stride: int, padding: int, dila
         factors = None if x.factors is None else x.factors[(slice(None), *index)]
         return Gaussian(x.mean[index], x.variance[index], factors)
 
-    return _tree([shifted(i * dilation) for i in range(kernel)])
+    return tree([shifted(i * dilation) for i in range(kernel)])
+
+
+def below(x: Gaussian) -> Tensor:
+    """A number that is certainly below every entry, but of their magnitude, so that differences with it are exact
+    enough."""
+    lowest = x.mean.detach().amin()
+    return lowest - lowest.abs() - 1 - 10 * x.total_variance.detach().amax().sqrt()
 
 
 def _bordered(x: Gaussian, border: list[int]) -> Gaussian:
-    """A border that is certain, and certainly below every value, but of their magnitude, so that differences with it
-    are exact enough."""
-    lowest = x.mean.detach().amin()
-    lowest = lowest - lowest.abs() - 1 - 10 * x.total_variance.detach().amax().sqrt()
+    """A border that is certain, and certainly below every value."""
     inside = functional.pad(torch.ones_like(x.mean, dtype=torch.bool), border)
     return Gaussian(
-        torch.where(inside, functional.pad(x.mean, border), lowest),
+        torch.where(inside, functional.pad(x.mean, border), below(x)),
         functional.pad(x.variance, border),
         x.columns(lambda column: functional.pad(column, border)),
     )

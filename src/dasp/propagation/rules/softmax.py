@@ -28,7 +28,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from dasp.propagation.gaussian import Gaussian, nonnegative
-from dasp.propagation.rules.activations import integrated, integrated_moments
+from dasp.propagation.moments import SIGMOID, Smooth
+from dasp.propagation.rules.activations import applied, integrated_moments
 from dasp.propagation.rules.arithmetic import div
 from dasp.propagation.rules.maximum import dimensions, in_pairs, same_shape
 from dasp.propagation.rules.registry import rule, same_entry, within
@@ -81,7 +82,7 @@ def softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaussian
     x = _cast(x, dtype)
     if x.mean.shape[dim] == 1:
         return x.constant(torch.ones_like(x.mean))
-    result = integrated(log_odds(x, dim, curved=False), torch.sigmoid)
+    result = applied(log_odds(x, dim, curved=False), SIGMOID)
     result = div(result, result.mean.sum(dim, keepdim=True))
     factors = result.columns(lambda column: column - result.mean * column.sum(dim, keepdim=True))
     return replace(result, factors=factors)
@@ -93,7 +94,7 @@ def log_softmax(x: Gaussian, dim: int, dtype: torch.dtype | None = None) -> Gaus
     x = _cast(x, dtype)
     if x.mean.shape[dim] == 1:
         return x.constant(torch.zeros_like(x.mean))
-    return integrated(log_odds(x, dim, curved=True), functional.logsigmoid)
+    return applied(log_odds(x, dim, curved=True), Smooth(functional.logsigmoid))
 
 
 @rule(aten._softmax.default, aten._safe_softmax.default, tracker=_along)
