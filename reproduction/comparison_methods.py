@@ -90,6 +90,7 @@ SAMPLING = ("shapley_sampling", "kernel_shap", "permutation_shapley")
 OURS = (
     "dasp_rank_0", "dasp", "gradient_dasp_rank_0", "gradient_dasp", "bayesian_shapley",
     "bayesian_shapley_on_gradient_dasp", "bayesian_shapley_on_dasp", "gradient_shapley",
+    "gradient_shapley_on_gradient_dasp",
 )  # fmt: skip
 """The estimators of `dasp` that are new, `dasp_rank_0` being the paper's. Permutations count as another's method."""
 

@@ -55,7 +55,7 @@ _FAMILIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
         GREEN,
         [
             ("integrated_gradients", "captum_integrated_gradients"), ("gradient_times_input",), ("saliency",),
-            ("shap_gradient_explainer",), ("gradient_shapley",),
+            ("shap_gradient_explainer",), ("gradient_shapley",), ("gradient_shapley_on_gradient_dasp",),
         ],
     ),
     "Rules": (

@@ -322,8 +322,8 @@ def test_the_summary_fits_the_terminal(width, plain):
 
 def test_the_summary_of_exact_values_has_no_error_bars(here):
     said = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet").out.splitlines()
-    assert said[4] == "most important, by the mean of |value|:"
+    said = said[said.index("most important, by the mean of |value|:") :]
     table = pd.read_parquet("out.parquet")
     means = table[list("abcd")].abs().mean().sort_values(ascending=False)
-    assert [line.split()[0] for line in said[5:]] == list(means.index)
-    np.testing.assert_allclose([float(line.split()[-1]) for line in said[5:]], means, rtol=1e-3)
+    assert [line.split()[0] for line in said[1:]] == list(means.index)
+    np.testing.assert_allclose([float(line.split()[-1]) for line in said[1:]], means, rtol=1e-3)

@@ -186,7 +186,8 @@ def test_a_ray_of_its_own_that_ends(folder):
     environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     command = ["explain", "ray_small:slow", "rows.npy", "--method", "permutation", "--chunk", "1", "-o", "own.parquet"]
     job = subprocess.Popen(
-        [sys.executable, "-c", "from dasp.cli import main; main()", *command, "--engine", "ray", "--workers", "1"],
+        [sys.executable, "-c", "from dasp.cli import main; main()", *command, "--engine", "ray", "--workers", "1",
+         "--show-progress", "no"],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     until(lambda: job.poll() is not None or len(list(folder.glob("own.parquet.parts/*.part"))) >= 3)
