@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from dasp import BayesianShapley, ExactShapley, GradientDASP, PermutationShapley
-from dasp.attribution.gradient_shapley import GradientShapley, Neighbourhood, _likely
-from dasp.games.request import Arguments, games
+from dasp import BayesianShapley, ExactShapley, Explainer, GradientDASP, PermutationShapley
+from dasp.attribution.gradient_shapley import GradientShapley, Neighbourhood, _likely, gradients_add_up
+from dasp.games.request import Arguments, Request, games
 
 
 def network(inputs: int, outputs: int = 1, activation: type[nn.Module] = nn.Tanh) -> nn.Module:
@@ -213,7 +213,7 @@ def test_what_cannot_be_differentiated_is_refused():
     for model in (lambda x: (x > 0).sum(1), lambda x: x.detach().sum(1), lambda x: x.detach() @ weight):
         with pytest.raises(ValueError, match="no derivative with respect to its inputs"):
             GradientShapley(model).attribute(x)
-    with pytest.raises(ValueError, match="all gradients of the model are zero"):
+    with pytest.raises(ValueError, match="all gradients of an output of the model are zero"):
         GradientShapley(lambda x: x.round().sum(1)).attribute(3 * x)
     with pytest.raises(ValueError, match="NaN or infinite"):
         GradientShapley(lambda x: x.abs().sqrt().sum(1)).attribute(x)
@@ -294,3 +294,47 @@ def test_on_a_prior_both_are_nearer_than_each():
     torch.testing.assert_close(given, both, atol=1e-4, rtol=1e-3)
     with pytest.raises(TypeError, match="prior must be an Attribution"):
         GradientShapley(model, "GradientDASP")
+
+
+def test_colours_that_are_players_of_their_own_are_not_mixed_up():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 1)).eval()
+    with torch.no_grad():
+        model[0].weight *= torch.tensor([3.0, 1.0, 0.1]).view(1, 3, 1, 1)  # the last says little of the first
+    x = torch.randn(1, 3, 10, 10)
+    truth = PermutationShapley(model).attribute(x, n_permutations=400)
+    values, std = GradientShapley(model).attribute(x, n_pairs=64, return_std=True)
+    assert (values - truth).square().mean().sqrt() < 0.3 * truth.square().mean().sqrt()
+    assert ((values - truth).abs() <= 2 * std)[:, 0].double().mean() > 0.85
+
+
+class Rounded(nn.Module):
+    """A part of it has no gradient, which only evaluations show."""
+
+    def forward(self, x):
+        return x.round().sum(1) + 0.1 * x.sum(1)
+
+
+def test_gradients_have_to_add_up_to_be_believed():
+    x = 2 * rows(1, 80)
+    steep = network(80, 2, nn.ReLU)
+    assert gradients_add_up(Request.of(steep, Arguments(x)))
+    assert gradients_add_up(Request.of(steep, Arguments(x, rows(5, 80, 1), background=True)))
+    for silent in (
+        Rounded(),
+        lambda x: x[:, :40].detach().abs().sum(1) + x[:, 40:].abs().sum(1),
+        lambda x: torch.stack([x.sum(1), x.round().sum(1)], 1),
+        lambda x: x.abs().sqrt().sum(1),  # whose slope at the baseline is infinite
+        lambda x: torch.as_tensor(x.numpy().sum(1)),
+    ):
+        assert not gradients_add_up(Request.of(silent, Arguments(x)))
+    found = Explainer(Rounded().eval()).attribute(x)
+    assert found.method.startswith("bayesian_shapley")
+    torch.testing.assert_close(found.values, x.round() + 0.1 * x, atol=1e-4, rtol=1e-4)
+
+
+def test_rows_in_parts_are_the_same(monkeypatch):
+    model, x = network(80, 1, nn.ReLU), rows(5, 80)
+    whole = GradientShapley(model).attribute(x, n_pairs=12)
+    monkeypatch.setattr("dasp.attribution.gradient_shapley._NUMBERS_AT_ONCE", 160)  # two rows
+    torch.testing.assert_close(GradientShapley(model).attribute(x, n_pairs=12), whole)

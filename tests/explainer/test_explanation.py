@@ -75,3 +75,20 @@ def test_what_propagation_is_off_by_is_known_from_evaluations(caplog):
     levels = [record.levelno for record in caplog.records if "coalitions of the first row" in record.message]
     assert levels == [logging.INFO, logging.WARNING]
     assert Explainer(nn.Linear(12, 1).eval()).attribute(torch.rand(2, 12)).propagation_error is None
+
+
+def test_the_check_of_propagated_values_never_costs_the_answer():
+    """Players of their own in each row, rows without effect, constant outputs, and coalitions without a value."""
+    masks = torch.stack([torch.arange(12) // 3, torch.arange(12) // 4]).view(2, 1, 3, 4)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(12, 1)).eval()
+    own = Explainer(linear, feature_mask=masks, method="gradient").attribute(torch.rand(2, 1, 3, 4))
+    assert float(own.propagation_error.high.max()) < 0.01
+    idle = Explainer(nn.Linear(5, 1).eval(), method="gradient").attribute(torch.zeros(1, 5))
+    assert idle.propagation_error is None
+
+    class Undefined(nn.Module):
+        def forward(self, x):
+            return torch.log(x[:, 0] + 2 * x[:, 1] - 1.5 * x[:, 2] + 1)
+
+    found = Explainer(Undefined().eval(), method="gradient").attribute(torch.ones(1, 3))
+    assert found.propagation_error is None

@@ -26,11 +26,12 @@ the value, and its variance s_i² is known. So a_i is pulled to what it is likel
 
     R_i = p_i + v_i m_i + w_i (r_i − m_i),      r = a − p,      w = t/(t + s²)
 
-p is a prior (`GradientDASP`, say), where it is believed, else 0. m is the mean of r over the neighbours of a player on
-a grid, as the errors of a prior and the values themselves are alike there (none if there is no grid); t the variance of
-r around it that is not noise, in a wider neighbourhood (all players, if there is no grid), and v the same for m. As s
-falls with the number of pairs, w goes to 1: the limit is the same. (EfficientNet, 50,176 pixels of a photo, 341 pairs:
-error .68 of the values' size without this, .48 with it, and without a prior.)
+s² here is the mean of a player's neighbourhood. p is a prior (`GradientDASP`, say), where it is believed, else 0. m is
+the mean of r over the neighbours of a player on a grid, as the errors of a prior and the values themselves are alike
+there (none if there is no grid); t the variance of r around it that is not noise, in a wider neighbourhood (all
+players, if there is no grid), and v the same for m. As s falls with the number of pairs, w goes to 1: the limit is the
+same. (EfficientNet, 50,176 pixels of a photo, 341 pairs: error .68 of the values' size without this, .48 with it, and
+without a prior.)
 
 A prior is believed in a row as long as its squared error, the mean of (a − p)² less that of s², is no more than 1.5
 times the noise: thousands of differences say how large it is, when each of them says little about a value. (A poorer
@@ -56,9 +57,11 @@ Measured with 16, 64, 256 and 1,024 pairs, beside the trapezoid alone (all playe
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -68,17 +71,22 @@ from torch.nn.functional import conv1d
 from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod, Profile, cost_of_prior
 from dasp.attribution.bayesian.priors import Prior, checked_prior, prior_values, with_prior
 from dasp.attribution.refinement import Clock, Refined, check_replicates, collected, refined, stages
+from dasp.errors import line_of
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
-from dasp.games.progress import working
+from dasp.games.progress import Work, working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.models.calling import Output
 from dasp.models.export_lock import evaluation_lock
 
-__all__ = ["GradientShapley"]
+__all__ = ["GradientShapley", "gradients_add_up"]
+
+log = logging.getLogger("dasp")
 
 _BELIEVED = 1.5  # times the noise: the squared error of a prior that is of use
+_TRIED, _TOLD = 8, 0.3  # pairs that show whether gradients tell what the model does, and what they may miss
+_NUMBERS_AT_ONCE = 2**21
 _FIRST = 4  # blocks before the standard error is looked at
 _RAREST, _ROUNDING = 0.02, 1e-15  # chance of being present, for weights; what squares that cancel leave
 _STEP_Q, _STEP_T = 0.7548776662466927, 0.5698402909980532  # powers of 1/1.3247…: even in two dimensions (Roberts 2018)
@@ -189,23 +197,30 @@ class GradientShapley(PlayerMethod):
             dtype = discrete[0]
             raise TypeError(f"gradients need floating-point inputs, not {dtype}: explain the embeddings of integers")
         active = Active.of(request)
-        before = prior_values(self.prior, self.prior_options, request)
-        priors = [None] * len(active.parts) if before is None else active.select(before.values)
+        believed = prior_values(self.prior, self.prior_options, request)
+        priors = [None] * len(active.parts) if believed is None else active.select(believed.values)
         gradients = 2 * n_pairs * request.full.numel() * len(request.empties)
         early = tolerance is not None or clock is not None
         with working("GradientShapley", "gradient", gradients, at_most=early, show=show_progress) as progress:
             evaluators = list(active.request.evaluators(internal_batch_size, progress))
             left, parts = sum(evaluator.game.rows for evaluator in evaluators), []
             for evaluator, prior in zip(evaluators, priors, strict=True):
-                own = None if clock is None else clock.part(evaluator.game.rows, left)
-                parts.append(_sampled(evaluator, prior, n_pairs, tolerance, seed, own))
-                left -= evaluator.game.rows
+                found = []
+                for rows in torch.arange(evaluator.game.rows).split(_rows_at_once(evaluator)):
+                    own = None if clock is None else clock.part(len(rows), left)
+                    before = None if prior is None else prior[:, rows]
+                    found.append(_sampled(evaluator.rows_of(rows), before, n_pairs, tolerance, seed, own))
+                    left -= len(rows)
+                parts.append(Refined.cat(found))
             estimate = collected(active, parts)
-        if before is not None:
-            estimate = with_prior(estimate, before)
+        if believed is not None:
+            estimate = with_prior(estimate, believed)
         request.check_finite(estimate.values)
-        if not any(bool(v.any()) for v in estimate.values) and bool(request.total.any()):
-            raise ValueError("all gradients of the model are zero, though its outputs differ: use BayesianShapley")
+        silent = torch.cat([~v.any(0) for v in estimate.values]) & (request.total != 0).to(estimate.values[0].device)
+        if bool(silent.any()):
+            raise ValueError(
+                "all gradients of an output of the model are zero, though its values differ: use BayesianShapley"
+            )
         return estimate if n_pairs > 1 else replace(estimate, std=None)
 
 
@@ -218,7 +233,7 @@ def _sampled(
         pairs = min(pairs, max(2, int(clock.left / _seconds_of_a_pair(evaluator))))
     groups = max(1, min(game.count, pairs // 2, round((pairs * number) ** (1 / 3))))
     numbers = stages(_FIRST, pairs // groups, 2, tolerance, clock)  # of blocks
-    each = groups * GradientShapley.profile().each(game)
+    each = groups * 2 * (1 + (GRADIENT - 1) * evaluator.total[0].numel())  # a backward pass for each output
     seeds = torch.randint(2**62, (number,), generator=torch.Generator().manual_seed(seed)).tolist()
     beside = [_Sample(evaluator, i, groups, own) for i, own in enumerate(seeds)]
     shares = torch.tensor(game.shares or [1 / number] * number, dtype=torch.float64)
@@ -239,13 +254,47 @@ def _sampled(
     return refined(numbers, tolerance, game.rows, estimate, lambda blocks: each * blocks, clock=clock)
 
 
+def _rows_at_once(evaluator: Evaluator) -> int:
+    """Return for how many rows there is memory, as some numbers are kept for each player, output and baseline."""
+    kept = evaluator.game.count * evaluator.total[0].numel() * len(evaluator.game.baselines)
+    return max(1, _NUMBERS_AT_ONCE // kept)
+
+
+def gradients_add_up(request: Request) -> bool:
+    """Return whether gradients tell what the model does, by a few of them for the first row: whether it can be
+    differentiated at all, and whether steps that they stand for add up to f(x) − f(baseline). A part of it that is
+    rounded, compared with a threshold or detached has no gradient, and would be taken for others' doing."""
+    if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in request.games[0].on):
+        return False
+    first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
+    beside_one = [replace(game, baselines=game.baselines[:1], shares=None) for game in first.games]
+    active = Active.of(replace(first, games=beside_one, empties=first.empties[:1]))
+    row = torch.arange(1)
+    try:
+        for evaluator in active.request.evaluators(None, Work("trying gradients")):
+            sums = []
+            for seed in range(_TRIED):
+                sample = _Sample(evaluator, 0, 2, seed)
+                sample.grow(1, row)
+                sums.append(sample.moving.mean(row)[0].sum(0))
+            mean, error = torch.stack(sums).mean(0), torch.stack(sums).std(0) / _TRIED**0.5
+            if not bool(((mean - evaluator.total).abs() <= 4 * error + _TOLD * evaluator.total.abs()).all()):
+                return False
+    except Exception as error:  # noqa: BLE001 (whatever hinders gradients, evaluations do without)
+        log.debug("gradients at coalitions cannot be had: %s", line_of(error))
+        return False
+    return True
+
+
 def _seconds_of_a_pair(evaluator: Evaluator) -> float:
     """Time the gradients of some rows, as those of all rows, both halves of a pair, and beside each baseline."""
     (part, own), *_ = evaluator.slices()
     single = replace(own, game=replace(own.game, baselines=own.game.baselines[:1], shares=None))
+    points = torch.full((max(1, min(8, own.at_once // own.game.rows)), own.game.count), 0.5, dtype=torch.float64)
+    _slopes(single, points[:1])  # what comes once
     start = time.perf_counter()
-    _slopes(single, torch.full((1, own.game.count), 0.5, dtype=torch.float64))
-    seconds = time.perf_counter() - start
+    _slopes(single, points)
+    seconds = (time.perf_counter() - start) / len(points)
     return 2 * seconds * len(evaluator.game.baselines) * evaluator.game.rows / (part.stop - part.start)
 
 
@@ -290,7 +339,10 @@ def _likely(values: Tensor, variance: Tensor, prior: Tensor | None, neighbours: 
         )
         result += likely * part
         left += most * share_of_noise
-    return result if prior is None else prior + result, variance * left.clamp(max=1)
+    variance = variance * left.clamp(max=1)
+    if prior is not None:
+        return prior + result, variance
+    return torch.where((result == 0).all(0), values, result), variance  # else nobody would be given what is missing
 
 
 @dataclass(frozen=True)
@@ -310,7 +362,23 @@ class Neighbourhood:
         places = own[:, 0]
         for dim, length in enumerate(shape[1:], 1):
             places = places * length + own[:, dim]
-        return Neighbourhood(_Around(places, shape, 2.0), _Around(places, shape, 4.0))
+        layers = _occurrences(places)  # colours of a pixel that are players of their own have a picture each
+        places = layers * prod(shape) + places
+        grid = (int(layers.max()) + 1, *shape)
+        return Neighbourhood(_Around(places, grid, 2.0), _Around(places, grid, 4.0))
+
+
+def _occurrences(places: Tensor) -> Tensor:
+    """Return how many of the players before have the same place as each.
+
+    >>> _occurrences(torch.tensor([4, 7, 4, 4]))
+    tensor([0, 0, 1, 2])
+    """
+    order = places.argsort(stable=True)
+    sorted_places = places[order]
+    result = torch.empty_like(places)
+    result[order] = torch.arange(len(places)) - torch.searchsorted(sorted_places, sorted_places)
+    return result
 
 
 class _Nobody:
@@ -334,7 +402,7 @@ class _Everybody:
 
 
 class _Around:
-    """A window over the places of players on a grid."""
+    """A window over the places of players on some grids of the same shape, (grids, *shape)."""
 
     def __init__(self, places: Tensor, shape: tuple[int, ...], width: float) -> None:
         reach = round(3 * width)
@@ -345,7 +413,7 @@ class _Around:
         there.view(-1)[places] = 1
         self.counts = self._summed(there, self.weights)
         counts = self.counts.view(-1)[places]
-        self.own = self.weights.max() ** len(shape) / counts  # the weight of a player itself
+        self.own = self.weights.max() ** (len(shape) - 1) / counts  # the weight of a player itself
         # The variance of a mean of noise of variance 1.
         self.of_mean = self._summed(there, self.weights**2).view(-1)[places] / counts**2
 
@@ -359,8 +427,8 @@ class _Around:
 
     @staticmethod
     def _summed(grid: Tensor, weights: Tensor) -> Tensor:
-        """Sums (many, *shape) by weights, one dimension of the grid after the other."""
-        for dim in range(1, grid.dim()):
+        """Sums (many, grids, *shape) by weights, one dimension of the grids after the other."""
+        for dim in range(2, grid.dim()):
             lines = grid.movedim(dim, -1)
             flat = lines.reshape(-1, 1, lines.shape[-1])
             grid = conv1d(flat, weights.view(1, 1, -1), padding=len(weights) // 2).view(lines.shape).movedim(-1, dim)

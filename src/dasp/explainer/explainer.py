@@ -23,7 +23,7 @@ from dasp.attribution.captum_adapter import estimated
 from dasp.attribution.dasp import DASP
 from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.attribution.refinement import Clock
-from dasp.errors import BadInput, UnexplainedRows
+from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
@@ -51,6 +51,7 @@ log = logging.getLogger("dasp")
 _ASKED = "it was asked for"
 _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it may trace the model
+_NEGLIGIBLE = 0.01  # of the values of the output that has the largest
 _AUDITED = 64  # evaluations, for what moments alone have said
 _DRAWING = RLock()  # as all threads have torch's own generator together
 
@@ -252,13 +253,21 @@ class Explainer:
                 raise BadInput(why) from error
             raise
 
-    def propagation_error(self, request: Request, result: Attributions) -> Interval:
+    def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
-        evaluating coalitions of it: that values add up does not show it."""
-        first = request.rows_of(slice(0, 1))
+        evaluating coalitions of it: that values add up does not show it. None if that cannot be known, as some
+        coalition has no finite value, or if the row has no effect."""
+        first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
         values = tree_map(lambda each: each[:1], result.values)
-        with working("checking the values", show=self.budget.show_progress), self._torch_threads(result.choices[0]):
-            return audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size).relative[0]
+        try:
+            with working("checking the values", show=self.budget.show_progress), self._torch_threads(result.choices[0]):
+                audit = audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size)
+        except (UnexplainedRows, ValueError) as error:
+            log.info("the values of the first row cannot be checked: %s", line_of(error))
+            return None
+        found, size = audit.relative[0], (audit.rmse.middle / audit.relative.middle)[0].nan_to_num(0.0)
+        known = (size > 0) & (size >= _NEGLIGIBLE * size.max()) & found.high.isfinite()
+        return found[known] if bool(known.any()) else None
 
     def _torch_threads(self, choice: Choice) -> AbstractContextManager[None]:
         """Compute with the threads that were chosen: no more than torch has, unless the user says so."""
@@ -367,7 +376,7 @@ class Explainer:
 
 
 def _as_it_came_out(choice: Choice, entry: Method, game: Game, evaluations: Tensor | None) -> Choice:
-    """Return a choice whose time decided on the evaluations with their number instead, so that the same can be had
+    """Return a choice whose time decided on the evaluations with their number instead, so that as many can be had
     again."""
     if choice.budget.max_seconds is None or evaluations is None:
         return choice

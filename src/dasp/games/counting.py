@@ -84,8 +84,12 @@ class Count:
         >>> count.flops, count.nonlinear, count.depth
         (32.0, 16.0, 1)
         """
-        with _Watch() as watch:
+        try:
+            with _Watch() as watch:
+                evaluation()
+        except NotImplementedError:  # an operator that cannot be watched, like `torch.cond`
             evaluation()
+            return Count(0.0, 0.0, 0.0, 0, at_once, 0, seen=False)
         return Count(
             watch.flops / rows, watch.written / rows, watch.nonlinear / rows, watch.calls // batches, at_once,
             watch.depth // batches, seen=watch.flops > 0 or watch.nonlinear > 0,

@@ -15,7 +15,8 @@ Nothing is run, traced or differentiated before it is known to be needed. Four a
 - **Gradients at coalitions** (`GradientShapley`) for more than 64 fine players (pixels, columns of a wide table), each
   of which tells about all of them; on a propagated prior where that costs no more than 1,024 evaluations. Sampled
   gradients show how far the prior is off, and it is believed no more than that. Every output needs a backward pass of
-  its own: if fewer than 16 pairs can be had for 2,048 evaluations, evaluations serve better.
+  its own: if fewer than 16 pairs can be had for 2,048 evaluations, evaluations serve better. So they do where gradients
+  do not tell what the model does: a few of them have to add up to f(x) − f(baseline).
 
 Networks of more than 24 nonlinear functions are not propagated: what a function leaves over is put into independent
 noise, which the next layers average away though it is shared, and after 30 or 50 layers nothing is left of the truth
@@ -36,17 +37,16 @@ from typing import Any
 
 import torch
 
-from dasp.attribution.base import GRADIENT
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
 from dasp.attribution.gradient_dasp import automatic_columns
+from dasp.attribution.gradient_shapley import gradients_add_up
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
-from dasp.games.counting import Count, Threads
+from dasp.games.counting import GRADIENT, Count, Threads
 from dasp.games.evaluator import Missing
 from dasp.games.game import Game
 from dasp.games.request import Request, check_positive, check_tolerance
 from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
 from dasp.models.calling import innermost
-from dasp.models.export_lock import evaluation_lock
 
 __all__ = ["FEWEST", "MOST", "TOLERANCE", "Budget", "Choice", "choose", "choose_evaluations"]
 
@@ -184,6 +184,9 @@ def choose(request: Request, model: Any, budget: Budget, *, counted: Callable[[]
         return exact
     settled = budget.settled(None if MOST * costs.evaluation < _AT_ONCE else TOLERANCE, costs.affordable)
     if players > _MANY and not costs.coarse and costs.gradients_pay():
+        if budget.max_evaluations is None and budget.max_seconds is None:  # every output has a backward pass of its own
+            pairs = costs.affordable * GRADIENT // (1 + (GRADIENT - 1) * costs.outputs)
+            settled = replace(settled, max_evaluations=pairs)
         choice = costs.on_prior(_GRADIENTS, f"gradients tell about all {players} players at once", settled)
     elif players > _MANY or allowed < _WORTH[True] * players:
         choice = costs.on_prior(_EVALUATIONS, f"{players} players", settled)
@@ -241,7 +244,7 @@ class _Costs:
         allowed = self.budget.max_evaluations
         if _FEWEST_PAIRS * pair > MOST or (allowed is not None and allowed < 4 * GRADIENT * self.outputs):
             return False
-        return self.budget.missing == "raise" and _differentiable(self.request)
+        return self.budget.missing == "raise" and gradients_add_up(self.request)
 
     def on_prior(self, method: str, why: str, settled: Budget) -> Choice:
         """Return the method on a propagated prior if there is one, and it is worth its cost; else without."""
@@ -261,17 +264,6 @@ class _Costs:
     def _has_time_for_prior(self) -> bool:
         seconds = self.budget.max_seconds
         return seconds is None or self.prior + self.count.tracing <= seconds / 4
-
-
-def _differentiable(request: Request) -> bool:
-    """True if outputs have derivatives in all inputs, which are real numbers."""
-    game = request.rows_of(slice(0, 1)).games[0]
-    if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in game.on):
-        return False
-    two = game.repeated(2)
-    with torch.enable_grad(), evaluation_lock():
-        outputs = request.function(*(x.clone().requires_grad_() for x in two.on), *game.extra_for(2))
-    return isinstance(outputs, torch.Tensor) and outputs.requires_grad
 
 
 def _obstacle(request: Request, model: Any, batch_size: int | None) -> str:
