@@ -330,7 +330,7 @@ def test_gradients_have_to_add_up_to_be_believed():
         assert not gradients_add_up(Request.of(silent, Arguments(x)))
     found = Explainer(Rounded().eval()).attribute(x)
     assert found.method.startswith("bayesian_shapley")
-    torch.testing.assert_close(found.values, x.round() + 0.1 * x, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.values.double(), x.round() + 0.1 * x, atol=1e-4, rtol=1e-4)
 
 
 def test_rows_in_parts_are_the_same(monkeypatch):
