@@ -86,6 +86,7 @@ log = logging.getLogger("dasp")
 
 _BELIEVED = 1.5  # times the noise: the squared error of a prior that is of use
 _TRIED, _TOLD = 8, 0.3  # pairs that show whether gradients tell what the model does, and what they may miss
+_SILENCE = 0.01  # of all values: what players without gradients may move
 _NUMBERS_AT_ONCE = 2**21
 _FIRST = 4  # blocks before the standard error is looked at
 _RAREST, _ROUNDING = 0.02, 1e-15  # chance of being present, for weights; what squares that cancel leave
@@ -262,8 +263,9 @@ def _rows_at_once(evaluator: Evaluator) -> int:
 
 def gradients_add_up(request: Request) -> bool:
     """Return whether gradients tell what the model does, by a few of them for the first row: whether it can be
-    differentiated at all, and whether steps that they stand for add up to f(x) − f(baseline). A part of it that is
-    rounded, compared with a threshold or detached has no gradient, and would be taken for others' doing."""
+    differentiated at all, whether steps that they stand for add up to f(x) − f(baseline), and whether players without
+    gradients do nothing. A part of it that is rounded, compared with a threshold or detached has no gradient, and
+    would be taken for others' doing."""
     if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in request.games[0].on):
         return False
     first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
@@ -272,13 +274,21 @@ def gradients_add_up(request: Request) -> bool:
     row = torch.arange(1)
     try:
         for evaluator in active.request.evaluators(None, Work("trying gradients")):
-            sums = []
+            found = []
             for seed in range(_TRIED):
                 sample = _Sample(evaluator, 0, 2, seed)
                 sample.grow(1, row)
-                sums.append(sample.moving.mean(row)[0].sum(0))
-            mean, error = torch.stack(sums).mean(0), torch.stack(sums).std(0) / _TRIED**0.5
-            if not bool(((mean - evaluator.total).abs() <= 4 * error + _TOLD * evaluator.total.abs()).all()):
+                found.append(sample.moving.mean(row)[0])
+            values = torch.stack(found)
+            sums, sizes = values.sum(1), values.mean(0).abs().sum(0)  # what cancels has errors that do not
+            error = sums.std(0) / _TRIED**0.5
+            allowed = 4 * error + _TOLD * torch.maximum(evaluator.total.abs(), sizes / 2)
+            if not bool(((sums.mean(0) - evaluator.total).abs() <= allowed).all()):
+                return False
+            silent = (values == 0).flatten(2).all(2).all(0)  # players whose gradients say that they do nothing
+            gone, alone = evaluator.worth(torch.stack([~silent, silent]))
+            moved = torch.maximum((gone - evaluator.full).abs(), (alone - evaluator.empty).abs())
+            if not bool((moved <= _SILENCE * sizes).all()):
                 return False
     except Exception as error:  # noqa: BLE001 (whatever hinders gradients, evaluations do without)
         log.debug("gradients at coalitions cannot be had: %s", line_of(error))
