@@ -132,3 +132,16 @@ def test_rows_with_many_different_idle_players_play_together(method):
     assert torch.equal(std == 0, x == 0)
     torch.testing.assert_close(values.sum(1), exact.sum(1))
     torch.testing.assert_close(values, exact, rtol=0.1, atol=0.1)
+
+
+def test_rounding_of_a_model_is_not_to_be_explained():
+    """A row that equals its baseline, whose outputs differ in the last digit by the place in the batch."""
+
+    class Uneven(nn.Module):
+        def forward(self, x):
+            return x.sum(1) + 1 + torch.arange(len(x)) * torch.finfo(x.dtype).eps
+
+    x = torch.ones(3, 4, dtype=torch.float64)
+    x[:2] = 2.0
+    values = GradientDASP(Uneven()).attribute(x, torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(values, x - 1)

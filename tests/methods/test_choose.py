@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from dasp import ExactShapley, Explainer
+from dasp import ExactShapley, Explainer, GradientShapley
+from dasp.attribution.gradient_shapley import FewGradients
 from dasp.errors import BadInput
 from dasp.games.counting import Count
 from dasp.games.request import Arguments, Request
@@ -59,11 +60,11 @@ def test_what_a_choice_depends_on(players, megaflops, name):
 def test_deep_networks_are_not_propagated():
     deep = chosen(784, 10, depth=40)
     assert (deep.method, "too deep" in deep.reason, deep.obstacle) == (GRADIENTS, True, False)
-    assert chosen(200, 10, depth=40, entries=4).method == EVALUATIONS
+    assert chosen(200, 10, depth=40, entries=5).method == EVALUATIONS
 
 
 def test_coarse_players_are_evaluated():
-    few, many = (chosen(players, 10, entries=4) for players in (70, 400))
+    few, many = (chosen(players, 10, entries=5) for players in (70, 400))
     assert few.method == EVALUATIONS  # 816 evaluations for the prior are more than 8 for each
     assert many.method == f"{EVALUATIONS}_on_gradient_dasp"
     assert many.budget.tolerance == TOLERANCE
@@ -166,3 +167,14 @@ def test_exact_values_are_those_of_exact():
         "max_evaluations": None,
         "max_seconds": None,
     }
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_few_gradients_show_whether_propagation_is_far_off(far):
+    """Values that are right, and values that are off by their own size."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(80, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+    few = FewGradients.of(Request.of(model, Arguments(torch.rand(1, 80))))
+    exact = GradientShapley(model).explain(few.request, n_pairs=256).values
+    wrong = [v + v.square().mean().sqrt() * torch.randn(v.shape) for v in exact]
+    assert (few.far_from(wrong if far else exact) > 0.5) == far

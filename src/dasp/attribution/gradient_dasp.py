@@ -69,6 +69,7 @@ Index = str | tuple[float, float]
 _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
 _OTHER_NODES = 16  # for indices whose sum is not known
 _MOST_NODES = 64  # where the integrals have converged
+_LAST_DIGITS = 100  # machine epsilons of an output: what its place in a batch may change
 _FEW_PLAYERS = 32
 _CLUSTER_STEPS = 20  # of k-means
 _AUTOMATIC_COLUMNS = {0: 32, 1: 16, 2: 25, 3: 27}  # by the dimensions of the players' grid
@@ -183,7 +184,7 @@ class GradientDASP(PropagatedAttribution):
             for lifted, (rows, game, select) in zip(lifts, each.parts(), strict=True):
                 extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
                 if adaptive:
-                    found, taken, beyond = _adapted(extension, each.total[rows], tolerance)
+                    found, taken, beyond = _adapted(extension, each.total[rows], tolerance, _rounding(each, rows))
                     missed.append(_over_baselines(beyond, request).any(0))
                 else:
                     found, taken = _weighted(extension.slopes(places), weights), torch.full((game.rows,), len(places))
@@ -308,7 +309,14 @@ def _over_baselines(each: Tensor, request: Request) -> Tensor:
     return each.view(len(request.empties), -1)
 
 
-def _adapted(extension: Extension, wanted: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+def _rounding(request: Request, rows: slice) -> Tensor:
+    """Return what rounding may leave of f(x) − f(baseline), which no node can mend: the same input has outputs that
+    differ in their last digits by its place in a batch."""
+    sizes = torch.maximum(request.full[rows].abs(), request.empties[0, rows].abs())
+    return _LAST_DIGITS * torch.finfo(request.games[0].dtype).eps * sizes
+
+
+def _adapted(extension: Extension, wanted: Tensor, tolerance: float, rounding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Double the nodes of the rows whose values do not sum to `wanted` yet, as long as there are any. Returns the
     values, how many nodes each row has taken, and which rows are beyond the tolerance with the most nodes."""
     wanted = wanted.to(extension.game.dtype)
@@ -324,7 +332,7 @@ def _adapted(extension: Extension, wanted: Tensor, tolerance: float) -> tuple[Te
         taken[left.cpu()] = len(places)
         values = result[:, left]
         gap = (values.sum(0) - wanted[left]).abs()
-        still = (gap > tolerance * yardstick(wanted[left], values)).view(len(left), -1).any(1)
+        still = (gap > tolerance * yardstick(wanted[left], values) + rounding[left]).view(len(left), -1).any(1)
         left, slopes = left[still], slopes[:, :, still]
         if not len(left):
             break

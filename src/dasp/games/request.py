@@ -8,6 +8,7 @@ their values of players into attributions in the shape of the inputs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,15 +16,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions
+from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
-from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
+from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like
 
 __all__ = [
     "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
     "check_tolerance", "games", "output_number", "yardstick",
 ]  # fmt: skip
+
+log = logging.getLogger("dasp")
 
 Tensors = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dict[str, int | float | Tensor]
@@ -389,6 +392,8 @@ class Request:
         except SeveralOutputs:
             function = forward_of(function)
             _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
+        if _suits_channels_last(function, parts[0], rounding):
+            parts = [replace(game, channels_last=True) for game in parts]
         ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
@@ -579,6 +584,25 @@ def _check_function(function: Callable[..., Any], game: Game, at_once: int, roun
             "statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be computed "
             "by itself; with internal_batch_size=1 it is"
         )
+
+
+def _suits_channels_last(function: Callable[..., Any], game: Game, rounding: float) -> bool:
+    """Return True if the model has convolutions of images that a processor computes, and is the same function of images
+    whose channels are last in memory. It is tried, as a model may ask for another layout (by `view`, say)."""
+    model = innermost(function)
+    if game.device.type != "cpu" or not isinstance(model, nn.Module):
+        return False
+    if not any(isinstance(module, nn.Conv2d) for module in model.modules()):
+        return False
+    first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
+    everybody = torch.ones(game.count, dtype=torch.bool, device=game.device)
+    usual = _outputs(function, first, (everybody,), 1)
+    try:
+        other = _outputs(function, replace(first, channels_last=True), (everybody,), 1)
+    except RuntimeError as error:
+        log.debug("the model takes no images with their channels last in memory: %s", line_of(error))
+        return False
+    return _alike(usual, other, rounding)
 
 
 @torch.no_grad()

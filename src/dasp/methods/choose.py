@@ -13,8 +13,9 @@ Nothing is run, traced or differentiated before it is known to be needed. Four a
   need several N evaluations before evaluations alone say anything. The prior pays while it costs no more than 8
   evaluations for each player, 32 if players are fine.
 - **Gradients at coalitions** (`GradientShapley`) for more than 64 fine players (pixels, columns of a wide table), each
-  of which tells about all of them; on a propagated prior where that costs no more than 1,024 evaluations. Sampled
-  gradients show how far the prior is off, and it is believed no more than that. Every output needs a backward pass of
+  of which tells about all of them; on a propagated prior where that costs no more than 1,024 evaluations, and a few
+  gradients do not show that its plainest form, four nodes at rank 0, is far off. Sampled gradients show how far the
+  prior is off, too, and it is believed no more than that. Every output needs a backward pass of
   its own: if fewer than 16 pairs can be had for 2,048 evaluations, evaluations serve better. So they do where gradients
   do not tell what the model does: a few of them have to add up to f(x) − f(baseline).
 
@@ -33,13 +34,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
-from dasp.attribution.gradient_dasp import automatic_columns
-from dasp.attribution.gradient_shapley import gradients_add_up
+from dasp.attribution.gradient_dasp import GradientDASP, automatic_columns
+from dasp.attribution.gradient_shapley import FewGradients
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
 from dasp.games.counting import GRADIENT, Count, Threads
 from dasp.games.evaluator import Missing
@@ -57,6 +59,7 @@ FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
 _USUAL = 256  # evaluations: about what an estimate for few players takes
 _WORTH = {True: 8, False: 32}  # evaluations for each player: what a prior may cost, by whether players are coarse
 _WORTH_OF_MANY = 1024  # evaluations that a prior of sampled gradients may cost
+_PLAIN_NODES, _POOR = 4, 0.5  # of propagation at rank 0, and the relative error beyond which no prior is of use
 _FEWEST_PAIRS = 16  # of sampled gradients, for as many outputs as there are
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
@@ -219,6 +222,11 @@ class _Costs:
     def coarse(self) -> bool:
         return self.request.games[0].coarse
 
+    @cached_property
+    def gradients(self) -> FewGradients | None:
+        """A few of them, if they tell what the model does."""
+        return FewGradients.of(self.request)
+
     @property
     def outputs(self) -> int:
         return self.request.full[0].numel()
@@ -244,7 +252,7 @@ class _Costs:
         allowed = self.budget.max_evaluations
         if _FEWEST_PAIRS * pair > MOST or (allowed is not None and allowed < 4 * GRADIENT * self.outputs):
             return False
-        return self.budget.missing == "raise" and gradients_add_up(self.request)
+        return self.budget.missing == "raise" and self.gradients is not None
 
     def on_prior(self, method: str, why: str, settled: Budget) -> Choice:
         """Return the method on a propagated prior if there is one, and it is worth its cost; else without."""
@@ -259,7 +267,16 @@ class _Costs:
         if obstacle := _obstacle(self.request, self.model, self.budget.batch_size):
             reason = f"moments cannot be propagated through the model: {obstacle}"
             return Choice(method, reason, settled, obstacle=players > _MANY and method == _EVALUATIONS)
+        if method == _GRADIENTS and self._propagation_is_poor():
+            return Choice(method, f"{why}, and show that propagated values are far off", settled)
         return Choice(_ON_PRIOR[method], f"{players} players, and a propagated prior is worth its cost", settled)
+
+    def _propagation_is_poor(self) -> bool:
+        """True if few gradients are evidence against propagation, by its plainest values: where these are far off, so
+        were those with columns of factors on every network that was tried, which cost eight times as much."""
+        assert self.gradients is not None
+        plain = GradientDASP(self.model, rank=0).explain(self.gradients.request, nodes=_PLAIN_NODES)
+        return self.gradients.far_from([v.detach().double().cpu() for v in plain.values]) > _POOR
 
     def _has_time_for_prior(self) -> bool:
         seconds = self.budget.max_seconds
