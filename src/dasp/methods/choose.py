@@ -59,7 +59,7 @@ FEWEST, MOST = 64, 2048  # evaluations for each row, unless said
 _USUAL = 256  # evaluations: about what an estimate for few players takes
 _WORTH = {True: 8, False: 32}  # evaluations for each player: what a prior may cost, by whether players are coarse
 _WORTH_OF_MANY = 1024  # evaluations that a prior of sampled gradients may cost
-_PLAIN_NODES, _POOR = 4, 0.5  # of propagation at rank 0, and the relative error beyond which no prior is of use
+_PLAIN_NODES, _POOR = 4, 0.3  # of propagation at rank 0, and the relative error beyond which no prior is of use
 _FEWEST_PAIRS = 16  # of sampled gradients, for as many outputs as there are
 _EXACT_IS_WORTH = 2  # times the time of an estimate
 _MOST_COALITIONS = 2**20
@@ -267,13 +267,25 @@ class _Costs:
         if obstacle := _obstacle(self.request, self.model, self.budget.batch_size):
             reason = f"moments cannot be propagated through the model: {obstacle}"
             return Choice(method, reason, settled, obstacle=players > _MANY and method == _EVALUATIONS)
+        if method == _GRADIENTS and self._prior_as_lifted() > worth * each:
+            return Choice(method, f"{why}, and a propagated prior is not worth its cost", settled)
         if method == _GRADIENTS and self._propagation_is_poor():
             return Choice(method, f"{why}, and show that propagated values are far off", settled)
         return Choice(_ON_PRIOR[method], f"{players} players, and a propagated prior is worth its cost", settled)
 
+    def _prior_as_lifted(self) -> float:
+        """Return the counted seconds of a prior, with the passes through the operation where players meet. They are
+        known once the model is lifted; that may be the whole model, and is a small part of most."""
+        first = self.request.rows_of(slice(0, 1)) if len(self.request.games) == 1 else next(self.request.apart())
+        (lifted,) = METHODS[_PRIOR].make(self.model).lifts(first, self.budget.batch_size)  # type: ignore[attr-defined]
+        game = first.games[0].beside_each_baseline().rows_of(slice(0, 1))
+        passes = lifted.frontier(*game.toggled(), *game.extra).packing - 1
+        return self.prior + PRIOR_NODES * passes * self.count.gradient() * len(self.request.empties)
+
     def _propagation_is_poor(self) -> bool:
-        """True if few gradients are evidence against propagation, by its plainest values: where these are far off, so
-        were those with columns of factors on every network that was tried, which cost eight times as much."""
+        """True if few gradients are evidence against propagation, by its plainest values, as those with columns of
+        factors cost eight times as much. On networks for development these were off by .07 to .22 (convolutions, where
+        a prior pays), .24 and .32 (ResNet-8, where it pays a little) and .40 and .62 (ResNet-20, where it does not)."""
         assert self.gradients is not None
         plain = GradientDASP(self.model, rank=0).explain(self.gradients.request, nodes=_PLAIN_NODES)
         return self.gradients.far_from([v.detach().double().cpu() for v in plain.values]) > _POOR

@@ -79,6 +79,12 @@ class Frontier:
         units = [x.expected(torch.zeros_like(x.value.difference)).numel() for x in met]
         return max([1, *units, *(2 * x.on.numel() for x in self.values if isinstance(x, Switched))])
 
+    @property
+    def packing(self) -> int:
+        """The number of columns that the squares of players take where they meet, each of which is a pass through that
+        operation; at least 1."""
+        return max([1, *(x.packing for x in self.values if isinstance(x, Contributions))])
+
     def map(self, function: Callable[[Any], Any]) -> Frontier:
         """Apply `function` to what depends on who takes part; constants stay."""
 
