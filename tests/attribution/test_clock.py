@@ -49,6 +49,17 @@ def test_a_stage_is_begun_if_there_is_time_for_it(monkeypatch):
     assert clock.part(1, 4).seconds == 0.25
 
 
+def test_linear_algebra_that_grows_is_foreseen(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(refinement.time, "perf_counter", lambda: now)
+    clock = Clock(100)
+    now = 1.0
+    clock.sampled()  # 10 samples in a second
+    now = 11.0  # and 10 seconds for the rest, which are 40 for twice as many samples
+    number = clock.within(10, 1000)
+    assert 0.1 * (number - 10) + 10 * (number / 10) ** 2 <= 89 < 0.1 * (number - 9) + 10 * ((number + 1) / 10) ** 2
+
+
 @pytest.mark.parametrize("seconds", [40, 400, 1000])
 def test_evaluations_take_the_time_that_is_given_and_no_more(timed, seconds):
     model = timed(14)

@@ -16,7 +16,8 @@ from dasp.games.idle_players import Active
 __all__ = ["Clock", "Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
 
 _NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
-_SLOWER = 1.5  # times what a sample took in the last stage: what one of the next may take, as linear algebra grows
+_SLOWER = 1.5  # times what the last stage says: what the next may take
+_TICK = 1e-9  # seconds: less than anything takes
 _NEXT = 1.25  # times the samples of a stage: with hardly more, there is no other
 _WORTHWHILE = 8  # part of the samples that were taken: for fewer, a stage is not begun
 
@@ -47,28 +48,44 @@ class Refined:
 
 class Clock:
     """The seconds that an estimate may take, from now on. After each stage it says how many samples there is time for,
-    by what a sample took in that stage, linear algebra and all."""
+    by what a sample took in that stage, and the linear algebra after the samples, which grows with the square of their
+    number at least."""
 
     def __init__(self, seconds: float) -> None:
         self.start, self.seconds = time.perf_counter(), seconds
         self.done, self.then = 0, 0.0  # of the last stage
+        self.sampled_at: float | None = None
+
+    @property
+    def _now(self) -> float:
+        return time.perf_counter() - self.start
 
     @property
     def left(self) -> float:
         """The seconds that are left."""
-        return self.seconds - (time.perf_counter() - self.start)
+        return self.seconds - self._now
 
     def part(self, rows: int, of: int) -> Clock:
         """Return a clock for some rows of those that are left."""
         return Clock(self.left * rows / of)
 
+    def sampled(self) -> None:
+        """Note that the samples of a stage are taken: what is left of it is linear algebra."""
+        self.sampled_at = self._now
+
     def within(self, done: int, wanted: int) -> int:
         """Return the number of samples to go on to after `done` of them: `wanted` at most, and `done` for none."""
-        now = time.perf_counter() - self.start
-        each = (now - self.then) / max(1, done - self.done)
-        number, self.done, self.then = self.done, done, now
-        slower = 1 if number == 0 else _SLOWER  # much of the first stage comes once
-        more = int((self.seconds - now) / (slower * each))
+        now = self._now
+        taken = now if self.sampled_at is None else self.sampled_at
+        each, algebra = max(taken - self.then, _TICK) / max(1, done - self.done), now - taken
+        slower = 1 if self.done == 0 else _SLOWER  # much of the first stage comes once
+        self.done, self.then, self.sampled_at = done, now, None
+        # The largest n of slower·(n·each + algebra·(1 + n/done)²) ≤ left.
+        square, linear = algebra / done**2, each + 2 * algebra / done
+        rest = (self.seconds - now) / slower - algebra
+        more = 0
+        if rest > 0:
+            more = int(2 * rest / (linear + (linear**2 + 4 * square * rest) ** 0.5))
         return min(wanted, done + more) if more * _WORTHWHILE >= done else done
 
 

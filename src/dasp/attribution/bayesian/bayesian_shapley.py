@@ -233,6 +233,8 @@ class _Estimate:
             own, members = self.evaluator.rows_of(rows[left]), pairs.members[done:]
             halves = own.halves_by_group(members) if groups > 1 else own.halves(members)[None]
             new = torch.full((groups, 2, number - done, *total.shape), torch.nan, dtype=torch.float64)
+            if clock is not None:
+                clock.sampled()
             new[:, :, :, left] = halves
             values = torch.cat([values, new], 2)
             return self._known(pairs, averaged(values[:, :, :, left]), rows[left])
