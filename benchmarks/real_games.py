@@ -389,7 +389,7 @@ def _zoo(name: str, network: str, players: str, permutations: int = 0) -> RealGa
 _refinement, _output = networks.refinement_net, partial(networks.output_net, probability=True)
 
 GAMES = [
-    RealGame("photo-49", "EfficientNet-Lite0", "blocks", lambda: _photo_game("chelsea", 224, _block_mask(32)), 50),
+    RealGame("photo-49", "EfficientNet-Lite0", "blocks", lambda: _photo_game("chelsea", 224, _block_mask(32)), 400),
     RealGame("photo-16", "EfficientNet-Lite0", "blocks", lambda: _photo_game("coffee", 128, _block_mask(32)), 150),
     RealGame("photo-36", "EfficientNet-Lite0", "blocks", lambda: _photo_game("rocket", 128, _block_mask(22)), 100),
     RealGame(
