@@ -29,7 +29,8 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -53,6 +54,7 @@ from dasp.games.request import (
     yardstick,
 )
 from dasp.models.calling import Output
+from dasp.models.witness import check_rows_by_themselves
 from dasp.propagation.coalitions import Rank, bernoulli, column_count, sketch
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
@@ -386,6 +388,7 @@ class Extension:
     def _slopes(self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None = None) -> Tensor:
         outputs, q = self._outputs(game, select, places, known)
         number, rows, selected = outputs.shape
+        self._check_rows(game, select, places, known, outputs.detach())
         if outputs.requires_grad:
             gradients = [
                 torch.autograd.grad(outputs[:, :, c].sum(), q, retain_graph=c + 1 < selected)[0]
@@ -396,6 +399,21 @@ class Extension:
         stacked = torch.stack(gradients, 1).view(number, rows, selected, game.count)
         self.progress.update(number * rows)
         return stacked.movedim(3, 1).reshape(number, game.count, *select.chosen.shape)
+
+    def _check_rows(
+        self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None, outputs: Tensor
+    ) -> None:
+        """Refuse a model whose rows depend on the batch that was propagated, which no evaluation may have been as large
+        as."""
+        number, rows, _ = outputs.shape
+        for at in chain.from_iterable(self.lifted.places.of(number * rows)):
+            place, row = at // rows, slice(at % rows, at % rows + 1)
+            alone = partial(self._mean, game.rows_of(row), select.rows(row), places[place : place + 1], known)
+            check_rows_by_themselves(outputs[place, row], alone)
+
+    @torch.no_grad()
+    def _mean(self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None) -> Tensor:
+        return replace(self, compiled=None)._outputs(game, select, places, known)[0][0]
 
     def _outputs(
         self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None

@@ -27,7 +27,7 @@ from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
-from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
+from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
@@ -245,13 +245,8 @@ class Explainer:
     def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Request:
         target = self._output(self.target if target is OWN_TARGET else target)
         arguments = self.inputs.arguments(rows, target, extra)
-        try:
-            with torch_threads(self.threads or 1):  # a few evaluations
-                return Request.of(self.model, arguments, at_once=self.budget.batch_size)
-        except (RuntimeError, IndexError, TypeError) as error:
-            if why := misfit(error, self.model, arguments.inputs):
-                raise BadInput(why) from error
-            raise
+        with torch_threads(self.threads or 1):  # a few evaluations
+            return Request.of(self.model, arguments, at_once=self.budget.batch_size)
 
     def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by

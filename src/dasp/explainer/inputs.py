@@ -3,32 +3,30 @@
 `Inputs` knows of each input which numbers it is made of, what its absent features are, who its players are, and its
 names. It reads what a call is given as `ModelRows`: tensors of the model's dtype, with the players, which are decided
 here and once a call. `RawTables` does the same for tables with text, categories and missing values, which an encoder
-makes numbers of. `misfit` says in plain words why rows do not fit a model, where torch speaks of matrices.
+makes numbers of.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
 from dasp.games.request import Arguments
-from dasp.models.calling import innermost
 from dasp.models.wrappers import input_dtype, takes_integers
 from dasp.players import named
 
 __all__ = [
-    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "misfit", "what_zero_is",
+    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "what_zero_is",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -37,7 +35,6 @@ OWN_TARGET: Any = object()  # stands for the target that an explainer was made w
 MISSING = "missing"  # the baselines of columns that an encoder fills in
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 _FAR = 3  # from zero: further than the mean of some rows of standardised columns
-_Convolution = nn.modules.conv._ConvNd
 
 
 @dataclass(frozen=True)
@@ -417,50 +414,6 @@ def _together(parts: dict[Any, Any]) -> Any:
     if None in parts:
         return parts[None]
     return parts if all(isinstance(key, str) for key in parts) else tuple(parts.values())
-
-
-def misfit(error: Exception, model: Any, x: Any) -> str:
-    """Return what is wrong with rows on which a model fails with an error; "" if that cannot be told.
-
-    >>> misfit(RuntimeError("mat1 and mat2 …"), nn.Linear(4, 1), torch.ones(2, 5)).partition(":")[0]
-    'the rows have 5 columns, and the model takes 4'
-    """
-    own = innermost(model)
-    if not isinstance(x, Tensor) or not isinstance(own, nn.Module):
-        return ""
-    looks_up = takes_integers(own)
-    if x.is_floating_point() == looks_up and re.search("dtype|scalar type|Input type", str(error)):
-        wanted = "whole numbers, x.long()" if looks_up else "floating-point numbers, x.float()"
-        computes = "looks its inputs up in an embedding" if looks_up else f"computes in {input_dtype(own)}"
-        return f"the rows have dtype {x.dtype}, and the model {computes}: give it {wanted}"
-    first = next((m for m in own.modules() if isinstance(m, (nn.Linear, _Convolution, nn.RNNBase))), None)
-    if isinstance(first, _Convolution):
-        return _misfit_of_channels(x, first)
-    size = first.in_features if isinstance(first, nn.Linear) else getattr(first, "input_size", None)
-    if looks_up or size is None or size in (x.shape[-1], x[0].numel()):
-        return ""
-    if x.dim() > 2:
-        return (
-            f"the rows have the shape {tuple(x.shape[1:])}, and the model takes {size} numbers along the last dimension"
-        )
-    hint = (
-        "leave out what is no input, such as the label" if x.shape[1] > size else "give it all that it was trained on"
-    )
-    return f"the rows have {x.shape[1]} columns, and the model takes {size}: {hint}"
-
-
-def _misfit_of_channels(x: Tensor, first: Any) -> str:
-    wanted, shape = first.in_channels, tuple(x.shape)
-    dimensions = first.weight.dim()
-    if x.dim() != dimensions:
-        return (
-            f"rows have the shape {shape[1:]}, and the model takes {dimensions - 1} dimensions: channels, then places"
-        )
-    if shape[1] == wanted:
-        return ""
-    order = (0, dimensions - 1, *range(1, dimensions - 1))
-    hint = f"; they come last here, so give it x.permute{order}" if shape[-1] == wanted else ""
-    return f"the rows have {shape[1]} channels, and the model takes {wanted} of them, in dimension 1{hint}"
 
 
 def what_zero_is(inputs: tuple[Tensor, ...], names: Sequence[Sequence[str] | None] = ()) -> str:

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
+from dasp.models.witness import Witness
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
+from dasp.models.misfit import misfit
 
 __all__ = [
     "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
@@ -366,6 +368,7 @@ class Request:
     are evaluated once."""
 
     function: Callable[..., Tensor]
+    witness: Witness  # the same function, watched while it is evaluated
     games: list[Game]
     selections: list[Selection]
     full: Tensor  # f(x), selected: (rows, *selected)
@@ -384,12 +387,18 @@ class Request:
         parts = games(arguments)
         if arguments.names:
             function = forward_of(function, names=arguments.names)
+        witness = Witness(function, parts[0].has_rows, rounding)
         try:
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
+            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
         except SeveralOutputs:
             function = forward_of(function)
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
-        ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
+            witness = Witness(function, parts[0].has_rows, rounding)
+            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
+        except (RuntimeError, IndexError, TypeError) as error:
+            if why := misfit(error, function, arguments.inputs):
+                raise BadInput(why) from error
+            raise
+        ends = [game.ends(witness, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
         selections, start = [], 0
@@ -397,7 +406,7 @@ class Request:
             selections.append(whole.rows(slice(start, start + game.rows)))
             start += game.rows
         grouped = arguments.feature_mask is not None
-        return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
+        return Request(function, witness, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
     def of_function(self, function: Callable[..., Tensor]) -> Request:
         """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
@@ -405,7 +414,8 @@ class Request:
         function = like(self.function, function)
         if function is self.function:
             return self
-        ends = [game.ends(function, game.rows_at_once) for game in self.games]
+        witness = Witness(function, self.games[0].has_rows, self.witness.rounding)
+        ends = [game.ends(witness, game.rows_at_once) for game in self.games]
         try:
             full = torch.cat([s(end[0]) for s, end in zip(self.selections, ends, strict=True)])
             empties = torch.cat([s(end[1]) for s, end in zip(self.selections, ends, strict=True)], 1)
@@ -415,7 +425,7 @@ class Request:
                 f"the model of the prior has outputs of shape {outputs}, and the model that is explained of shape "
                 f"{tuple(self.selections[0].outputs)}: they must be the same outputs"
             ) from error
-        return replace(self, function=function, full=full, empties=empties)
+        return replace(self, function=function, witness=witness, full=full, empties=empties)
 
     @property
     def empty(self) -> Tensor:
@@ -455,7 +465,7 @@ class Request:
         `missing="drop"`."""
         for (rows, game, select), origin in zip(self.parts(), self._origins(), strict=True):
             yield Evaluator(
-                self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
+                self.witness, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
                 at_once or game.rows_at_once, progress, origin.rows, origin.players, origin.everybody,
                 game.group_averages(self.empties[:, rows].cpu().double()), missing,
             )  # fmt: skip
@@ -558,40 +568,16 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
 
 
-def _check_function(function: Callable[..., Any], game: Game, at_once: int, rounding: float) -> None:
+def _check_function(witness: Witness, game: Game, at_once: int) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
-    batch. The first row's baseline is evaluated twice in one batch, and once beside another coalition."""
-    if isinstance(function, nn.Module):
-        check_evaluation_mode(function)
+    batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside another
+    coalition, if two rows may be, and both by themselves."""
+    if isinstance(witness.function, nn.Module):
+        check_evaluation_mode(witness.function)
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
     half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
-    nobody = torch.zeros_like(half)
-    same = _outputs(function, first, (nobody, nobody), at_once)
-    if not _alike(same[0], same[1], rounding):
-        raise ValueError(
-            "the model's outputs for the same input differ from one evaluation to the next (dropout that is always "
-            "on, or random numbers of its own): its Shapley values would be noise; make it deterministic (before "
-            "torch.export.export, call model.eval())"
-        )
-    if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0], rounding):
-        raise ValueError(
-            "the model's output for a row depends on the rows beside it in the batch (a batch norm without running "
-            "statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be computed "
-            "by itself; with internal_batch_size=1 it is"
-        )
-
-
-@torch.no_grad()
-def _outputs(function: Callable[..., Any], row: Game, coalitions: tuple[Tensor, ...], at_once: int) -> Tensor:
-    """The outputs for coalitions of one row, in one batch if that is allowed."""
-    parts = torch.stack(coalitions)[:, None].split(at_once)
-    return torch.cat([row.evaluate(function, part) for part in parts])[:, 0]
-
-
-def _alike(a: Tensor, b: Tensor, rounding: float) -> bool:
-    """Equal up to rounding, which may depend on the place in a batch; what is not finite is another matter."""
-    if not bool(a.isfinite().all() and b.isfinite().all()):
-        return True
-    scale = float(torch.maximum(a.abs().max(), b.abs().max())) if a.numel() else 0.0
-    precision = max(torch.finfo(a.dtype).eps, rounding) ** 0.5 if a.is_floating_point() else 0.0
-    return bool(((a - b).abs() <= 10 * precision * scale).all())
+    both = torch.stack([torch.zeros_like(half), half])[:, None]
+    with torch.no_grad():
+        first.evaluate(witness, both if at_once > 1 else both[:1])
+        if witness.loses_dimension and game.rows > 1:
+            witness.check_two(*first.arguments(both))

@@ -1,0 +1,128 @@
+"""The options of an `attribute` call beside its arguments: how many of something, a seed, a tolerance, a time.
+
+People give numbers of Python's and of NumPy's, and tensors of one number, and mean the same by them. What is no such
+number is refused, in a sentence that names the option: also where the option would not have mattered, as it may matter
+for the next rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import numpy as np
+from torch import Tensor
+
+from dasp.games.evaluator import Missing
+
+__all__ = ["check_replicates", "number_of", "positive_number", "read_options", "seed_of", "whole_number"]
+
+_SEEDS = -(2**63), 2**64 - 1  # what torch's generators take
+
+
+def number_of(value: Any) -> Any:
+    """Return a number of NumPy's, or a tensor or array of one number without dimensions, as Python's own; anything else
+    as it is.
+
+    >>> number_of(np.int64(3)), number_of("3")
+    (3, '3')
+    """
+    if isinstance(value, Tensor):
+        return value.item() if value.dim() == 0 and not value.is_meta else value
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
+
+
+def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """Return the whole number that is meant by an option's value.
+
+    >>> whole_number("nodes", np.int64(3), 1), whole_number("nodes", 1e3, 1)
+    (3, 1000)
+    >>> whole_number("nodes", "3", 1)
+    Traceback (most recent call last):
+        ...
+    TypeError: nodes must be a whole number, at least 1, not '3'
+    """
+    number = number_of(value)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    wanted = f"{name} must be a whole number" + (f", at least {least}" if least is not None else "")
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise TypeError(f"{wanted}, not {_shown(value)}")
+    if not isinstance(number, int):
+        raise ValueError(f"{wanted}, not {number}")
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be at least {least}, not {number}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, not {number}")
+    return number
+
+
+def positive_number(name: str, value: Any, *, zero: bool = False) -> float:
+    """Return the positive number that is meant by an option's value; or 0, if that is one, too."""
+    number = number_of(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise TypeError(f"{name} must be a positive number, not {_shown(value)}")
+    if not (number > 0 or (zero and number == 0)):
+        raise ValueError(f"{name} must be positive, not {number}")
+    return number
+
+
+def seed_of(value: Any) -> int:
+    """Return the seed that is meant: any whole number that torch's generators take."""
+    return whole_number("seed", value, *_SEEDS)
+
+
+def check_replicates(number: Any, unit: str) -> None:
+    """Refuse a number of samples that says nothing of their error."""
+    if whole_number(f"the number of {unit}", number) < 2:
+        raise ValueError(f"a standard error needs at least 2 {unit}")
+
+
+def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call as they are meant, or say which of them cannot be. None stands for what is the
+    default where that is None.
+
+    >>> read_options({"nodes": None, "seed": np.int64(3)}, {"nodes": None, "seed": 0})
+    {'nodes': None, 'seed': 3}
+    """
+    result = dict(given)
+    for name, value in given.items():
+        if name in _READERS and not (value is None and defaults.get(name) is None):
+            result[name] = _READERS[name](name, value)
+    return result
+
+
+def _shown(value: Any) -> str:
+    """Show a value, but not all of a long one."""
+    text = repr(value)
+    return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"
+
+
+def _at_least_one(name: str, value: Any) -> int:
+    return whole_number(name, value, 1)
+
+
+def _missing(name: str, value: Any) -> Any:
+    if not isinstance(value, str) or value not in get_args(Missing):
+        raise ValueError(f"{name} must be 'raise' or 'drop', not {_shown(value)}")
+    return value
+
+
+def _switch(name: str, value: Any) -> Any:
+    switch = number_of(value)
+    if switch is not None and not isinstance(switch, (bool, int)):
+        raise TypeError(f"{name} must be True or False, not {_shown(value)}")
+    return switch
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(
+        ("max_evaluations", "n_permutations", "n_pairs", "nodes", "internal_batch_size", "background_clusters"),
+        _at_least_one,
+    ),
+    "seed": lambda _, value: seed_of(value),
+    "tolerance": positive_number,
+    "max_seconds": lambda name, value: positive_number(name, value, zero=True),
+    "missing": _missing,
+    "show_progress": _switch,
+}
