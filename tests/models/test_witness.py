@@ -108,7 +108,7 @@ def does_nothing_alone(form: str) -> bool:
     return torch.equal(MIXING[form](y), y)
 
 
-@pytest.mark.parametrize("form", filter(does_nothing_alone, MIXING))
+@pytest.mark.parametrize("form", list(filter(does_nothing_alone, MIXING)))
 def test_one_row_at_a_time_is_the_way_out(form):
     found = ExactShapley(Mixing(form).eval()).attribute(rows(2), internal_batch_size=1)
     torch.testing.assert_close(found, alone("exact", 2), rtol=1e-3, atol=1e-4)

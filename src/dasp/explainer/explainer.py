@@ -28,10 +28,11 @@ from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables
+from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
-from dasp.games.request import Request, check_positive, output_number
+from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
 from dasp.models.calling import Output, forward_of
@@ -40,8 +41,8 @@ from dasp.models.wrappers import (
     converted,
     device_of,
     encoder_and_network,
-    input_dtype,
     normalized,
+    own_dtype,
 )
 
 __all__ = ["Explainer"]
@@ -143,9 +144,8 @@ class Explainer:
         std: Any = None,
         encoder: Any = None,
     ) -> None:
-        check_positive(threads=threads)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
-        self.threads = threads
+        self.threads = read_options({"threads": threads}, {"threads": None})["threads"]
         if encoder is None:
             encoder, model = encoder_and_network(model)
         self.model = own = converted(model)
@@ -162,7 +162,7 @@ class Explainer:
                  "feature_names": feature_names}  # fmt: skip
         channels = None
         if mean is not None or std is not None:
-            self.model, channels = normalized(self.model, mean, std, input_dtype(self.model), self.device)
+            self.model, channels = normalized(self.model, mean, std, own_dtype(self.model), self.device)
         if encoder is None:
             self.inputs = Inputs(self.model, self.device, columns, **given, players=players, normalized=channels)
         else:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dasp.games.evaluator import Missing
 
-__all__ = ["check_replicates", "number_of", "positive_number", "read_options", "seed_of", "whole_number"]
+__all__ = ["check_replicates", "number_of", "positive_number", "read_options", "shown", "whole_number"]
 
 _SEEDS = -(2**63), 2**64 - 1  # what torch's generators take
 
@@ -47,7 +47,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
         number = int(number)
     wanted = f"{name} must be a whole number" + (f", at least {least}" if least is not None else "")
     if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise TypeError(f"{wanted}, not {_shown(value)}")
+        raise TypeError(f"{wanted}, not {shown(value)}")
     if not isinstance(number, int):
         raise ValueError(f"{wanted}, not {number}")
     if least is not None and number < least:
@@ -61,15 +61,10 @@ def positive_number(name: str, value: Any, *, zero: bool = False) -> float:
     """Return the positive number that is meant by an option's value; or 0, if that is one, too."""
     number = number_of(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise TypeError(f"{name} must be a positive number, not {_shown(value)}")
+        raise TypeError(f"{name} must be a positive number, not {shown(value)}")
     if not (number > 0 or (zero and number == 0)):
         raise ValueError(f"{name} must be positive, not {number}")
     return number
-
-
-def seed_of(value: Any) -> int:
-    """Return the seed that is meant: any whole number that torch's generators take."""
-    return whole_number("seed", value, *_SEEDS)
 
 
 def check_replicates(number: Any, unit: str) -> None:
@@ -92,8 +87,8 @@ def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
     return result
 
 
-def _shown(value: Any) -> str:
-    """Show a value, but not all of a long one."""
+def shown(value: Any) -> str:
+    """Return a value as it is written, but only the type of a long one."""
     text = repr(value)
     return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"
 
@@ -104,23 +99,24 @@ def _at_least_one(name: str, value: Any) -> int:
 
 def _missing(name: str, value: Any) -> Any:
     if not isinstance(value, str) or value not in get_args(Missing):
-        raise ValueError(f"{name} must be 'raise' or 'drop', not {_shown(value)}")
+        raise ValueError(f"{name} must be 'raise' or 'drop', not {shown(value)}")
     return value
 
 
 def _switch(name: str, value: Any) -> Any:
     switch = number_of(value)
     if switch is not None and not isinstance(switch, (bool, int)):
-        raise TypeError(f"{name} must be True or False, not {_shown(value)}")
+        raise TypeError(f"{name} must be True or False, not {shown(value)}")
     return switch
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(
-        ("max_evaluations", "n_permutations", "n_pairs", "nodes", "internal_batch_size", "background_clusters"),
+        ("max_evaluations", "evaluations", "n_permutations", "n_pairs", "nodes", "internal_batch_size", "batch_size",
+         "background_clusters", "threads", "workers"),
         _at_least_one,
     ),
-    "seed": lambda _, value: seed_of(value),
+    "seed": lambda name, value: whole_number(name, value, *_SEEDS),
     "tolerance": positive_number,
     "max_seconds": lambda name, value: positive_number(name, value, zero=True),
     "missing": _missing,

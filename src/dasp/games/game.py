@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.plain_tensors import check_plain
 from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game", "SeveralOutputs"]
@@ -232,7 +233,9 @@ class Game:
             raise SeveralOutputs(
                 f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
             )
-        if output.is_complex():
+        if not output.is_complex():
+            check_plain(output, "the model's output")
+        else:
             raise TypeError(
                 f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "
                 "their absolute values, or real and imaginary parts side by side (torch.view_as_real)"
@@ -244,6 +247,8 @@ class Game:
                 f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
                 f"{tuple(output.shape)}"
             )
+        if not output.numel():
+            raise ValueError(f"the model gives no outputs: their shape is {tuple(output.shape)}")
         if output.dtype.itemsize >= 4 and not output.is_floating_point():
             output = output.double()  # whole numbers as they are
         precise = torch.promote_types(output.dtype, torch.float32)

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions
+from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
+from dasp.games.call_options import number_of, positive_number, shown, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
-from dasp.models.witness import Witness
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
 from dasp.models.misfit import misfit
+from dasp.models.plain_tensors import check_plain
+from dasp.models.witness import Witness
 
 __all__ = [
     "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
@@ -32,20 +35,21 @@ Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dic
 Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
 
 PREDICTED = "predicted"
+_HUGE = 10**300
 _CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contributions of both signs leave
 
 
 def check_positive(**options: int | None) -> None:
-    """Raise an error for numbers below 1, by the names of their options."""
+    """Raise an error for what is no whole number of at least 1, by the names of the options."""
     for name, value in options.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        if value is not None:
+            whole_number(name, value, 1)
 
 
 def check_tolerance(tolerance: float | None) -> None:
     """Raise an error for a tolerance that cannot be reached."""
-    if tolerance is not None and not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, not {tolerance}")
+    if tolerance is not None:
+        positive_number("tolerance", tolerance)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,11 @@ def _is_background(inputs: Any, baselines: Any) -> bool:
 
 def _rows_alike(x: Any, baseline: Any) -> bool:
     both = isinstance(x, Tensor) and isinstance(baseline, Tensor)
-    return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
+    return both and not x.is_nested and not baseline.is_nested and _same_rows(x, baseline)
+
+
+def _same_rows(x: Tensor, baseline: Tensor) -> bool:
+    return baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
 
 
 def games(arguments: Arguments) -> list[Game]:
@@ -177,14 +185,13 @@ def _inputs(inputs: Any) -> tuple[Tensor, ...]:
         raise TypeError(f"inputs must be a tensor, or a tuple or dictionary of tensors, not {_kind(inputs)}")
     for i, x in enumerate(on):
         name = "inputs" if len(on) == 1 else f"inputs[{i}]"
-        if x.is_complex() or x.is_quantized:
-            raise TypeError(f"{name} has dtype {x.dtype}; floating point, integer or bool is needed")
+        check_plain(x, name)
         if x.dim() == 0 or len(x) == 0:
             raise ValueError(f"{name} has shape {tuple(x.shape)}: at least one row is needed, along dimension 0")
         if len(x) != len(on[0]):
             raise ValueError(f"inputs have different numbers of rows: {[len(x) for x in on]}")
         _finite(x, name)
-    return tuple(x.detach() for x in on)
+    return tuple(x.detach().resolve_neg() for x in on)
 
 
 def _kind(x: Any) -> str:
@@ -210,15 +217,19 @@ def _baselines(on: tuple[Tensor, ...], baselines: Baselines) -> tuple[Tensor, ..
 
 
 def _plain(baseline: Any) -> bool:
-    return baseline is None or isinstance(baseline, (int, float))
+    return baseline is None or isinstance(number_of(baseline), (int, float))
 
 
 def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
     if baseline is None:
         return torch.zeros_like(x[:1]).expand(x.shape)
-    if not isinstance(baseline, (int, float, Tensor)):
+    if isinstance(baseline, Tensor):
+        check_plain(baseline, name)
+        value = baseline.detach().to(x.device)
+    elif _plain(baseline):
+        value = torch.as_tensor(_in_range(number_of(baseline)), device=x.device)
+    else:
         raise TypeError(f"{name} must be None, a number or a tensor, not {_kind(baseline)}")
-    value = torch.as_tensor(baseline, device=x.device).detach()
     _finite(value.reshape(1, -1), name)
     if value.dim() and value.shape not in (x.shape, x.shape[1:], (1, *x.shape[1:])):
         raise ValueError(
@@ -227,8 +238,15 @@ def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
         )
     cast = value.to(x.dtype)
     if not x.is_floating_point() and not bool((cast == value).all()):
-        raise ValueError(f"{name} must be whole numbers, as the input has dtype {x.dtype}")
+        raise ValueError(f"{name} must be whole numbers, as the input has dtype {x.dtype}, and such as it can hold")
+    if not bool(cast.isfinite().all()):
+        raise ValueError(f"{name} has numbers that {x.dtype} cannot hold, which is the dtype of the inputs")
     return cast.expand(x.shape)
+
+
+def _in_range(number: float) -> float:
+    """A number that torch can make a tensor of."""
+    return number if isinstance(number, float) or abs(number) < 2**63 else float(min(max(number, -_HUGE), _HUGE))
 
 
 def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
@@ -240,7 +258,7 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
             masks.append(torch.arange(start, start + size, device=x.device).view(1, *x.shape[1:]))
             start += size
         return tuple(masks)
-    given = (feature_mask,) if isinstance(feature_mask, Tensor) else tuple(feature_mask)
+    given = tuple(feature_mask) if isinstance(feature_mask, (tuple, list)) else (feature_mask,)
     if not all(isinstance(mask, Tensor) for mask in given):
         raise TypeError(f"feature_mask must be a tensor or a tuple of tensors, not {_kind(feature_mask)}")
     if len(given) != len(on):
@@ -248,6 +266,8 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
     result = []
     for i, (x, mask) in enumerate(zip(on, given, strict=True)):
         name = "feature_mask" if len(on) == 1 else f"feature_mask[{i}]"
+        if not mask.is_complex():
+            check_plain(mask, name)
         if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
             raise TypeError(f"{name} has dtype {mask.dtype}; player numbers are integers")
         rows = len(mask) if mask.dim() == x.dim() else 1
@@ -305,8 +325,10 @@ class Selection:
             return Selection(values.reshape(rows, -1).argmax(1).cpu(), outputs)
         try:
             return Selection(_chosen(number, target), outputs)
-        except (IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"target {target} does not fit outputs of shape {tuple(values.shape)}: {error}") from error
+        except (IndexError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+            raise ValueError(
+                f"target {shown(target)} does not fit outputs of shape {tuple(values.shape)}: {line_of(error)}"
+            ) from error
 
     def captum_targets(self) -> Iterator[Any]:
         """Yield what Captum takes for `target`, for one selected output after the other: a number or a tuple of
@@ -335,22 +357,28 @@ class Selection:
 def _chosen(number: Tensor, target: Any) -> Tensor:
     """Those of the outputs' numbers (rows, *outputs) that Captum's target selects: an index (or a tuple of them) for
     all rows, or a tensor or list with one for each row."""
+    target = torch.from_numpy(target) if isinstance(target, np.ndarray) else number_of(target)
     if isinstance(target, Tensor):
-        if target.is_floating_point() or target.dim() > 1:
+        check_plain(target, "a tensor of targets")
+        if target.is_floating_point() or target.dtype == torch.bool or target.dim() > 1:
             raise TypeError("a tensor of targets has an integer for each row, or one for all")
         target = int(target) if target.numel() == 1 else target.tolist()
-    if isinstance(target, (int, tuple)):
-        index = (target,) if isinstance(target, int) else target
-        return number[(slice(None), *index)]
     if not isinstance(target, list):
-        raise TypeError("an integer, a tuple, a tensor or a list is needed")
+        return number[(slice(None), *_place(target))]
     if len(target) != len(number):
         raise ValueError(f"there are {len(target)} targets for {len(number)} rows")
-    if all(isinstance(each, int) for each in target):
-        if number.dim() != 2:
-            raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
-        return number[torch.arange(len(number)), torch.tensor(target)]
-    return torch.stack([number[(row, *each)] for row, each in enumerate(target)])
+    places = [_place(each) for each in target]
+    if number.dim() != 2 and any(len(place) == 1 for place in places):
+        raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
+    return torch.stack([number[(row, *place)] for row, place in enumerate(places)])
+
+
+def _place(target: Any) -> tuple[int, ...]:
+    """The place of an output: an integer, or a tuple of them."""
+    place = tuple(map(number_of, target)) if isinstance(target, tuple) else (number_of(target),)
+    if not all(isinstance(index, int) and not isinstance(index, bool) for index in place):
+        raise TypeError("an integer, a tuple of integers, a tensor or a list is needed")
+    return place
 
 
 @dataclass(frozen=True)

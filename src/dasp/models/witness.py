@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.plain_tensors import is_plain
 
 __all__ = ["Places", "Witness", "check_rows_by_themselves", "rounding_of"]
 
@@ -96,12 +97,12 @@ class Witness:
         rows = max(len(x) for x, own in zip(args, self.batched, strict=True) if own)
         groups = [(group, self._rows(args, group)) for group in self.places.of(rows)]  # before the model writes there
         output = self.function(*args)
-        if not isinstance(output, Tensor) or output.is_complex() or (rows > 1 and len(output.shape[:1]) == 0):
+        if not isinstance(output, Tensor) or not is_plain(output) or output.shape[:1] not in ((rows,), ()):
             return output  # which a game says something about
         if output.dim() == 0:
+            if rows > 1:
+                return output
             self.loses_dimension = True
-        elif len(output) != rows:
-            return output
         self._check_shape(output.shape[1:])
         for group, own in groups:
             first = output.detach()[group] if output.dim() else output.detach()
