@@ -54,7 +54,8 @@ def lost_column(rows: Tensor, off: Tensor, dtype: torch.dtype) -> int | None:
     given = (rows - off).double()
     kept = rows.to(dtype).double() - off.to(dtype).double()
     given, loss, size = (x.abs().flatten(1).amax(0) for x in (given, kept - given, rows.double()))
-    lost = (loss > _LOST * given) & (given > _SAME * size)
+    rounded = rows.is_floating_point() or off.is_floating_point()
+    lost = (loss > _LOST * given) & (given > (_SAME * size if rounded else 0))
     return int(lost.nonzero()[0]) if bool(lost.any()) else None
 
 
