@@ -146,6 +146,8 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
     _threads: int | None = None  # of torch, that suit the model, once they are known
 
     def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
+        if not callable(forward_func):
+            raise TypeError(f"a model is a module or a function, not a {type(forward_func).__name__}")
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
 
     @abstractmethod

@@ -27,7 +27,7 @@ from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
-from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables
+from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
 from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
@@ -145,7 +145,8 @@ class Explainer:
         encoder: Any = None,
     ) -> None:
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
-        self.threads = read_options({"threads": threads}, {"threads": None})["threads"]
+        given = read_options({"threads": threads, "device": device}, {"threads": None, "device": None})
+        self.threads, device = given["threads"], given["device"]
         if encoder is None:
             encoder, model = encoder_and_network(model)
         self.model = own = converted(model)
@@ -153,7 +154,7 @@ class Explainer:
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
         self.target = target
-        self.output_names = None if output_names is None else [str(name) for name in output_names]
+        self.output_names = None if output_names is None else names_of("output_names", output_names)
         columns = None
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names

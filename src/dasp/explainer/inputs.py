@@ -9,7 +9,7 @@ makes numbers of.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,14 +22,14 @@ from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
 from dasp.explainer.fit import check_range, lost_column
-from dasp.games.call_options import number_of
+from dasp.games.call_options import number_of, shown, tensor_of
 from dasp.games.request import Arguments
 from dasp.models.plain_tensors import check_plain
 from dasp.models.wrappers import own_dtype, takes_integers
 from dasp.players import named
 
 __all__ = [
-    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "what_zero_is",
+    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "names_of", "what_zero_is",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -153,9 +153,9 @@ class Inputs:
             raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
         names = {} if feature_names is None else _by_key(feature_names)
-        self.names = {key: [str(name) for name in own] for key, own in names.items()}
+        self.names = {key: names_of("feature_names", own) for key, own in names.items()}
         masks = {} if feature_mask is None else _by_key(feature_mask)
-        self.masks = {key: torch.as_tensor(mask) for key, mask in masks.items()}
+        self.masks = {key: _mask(mask, "feature_mask") for key, mask in masks.items()}
         if background is not None and baselines is not None:
             raise BadInput("background and baselines are both given: what an absent feature is comes from one of them")
         self.off_as_given: dict[Any, Any] = {}
@@ -214,7 +214,7 @@ class Inputs:
             return {key: replace(rows, feature_mask=self.masks.get(key)) for key, rows in found.items()}
         if None not in found:
             raise BadInput("players are named for one input only: for several, give a feature_mask for each")
-        mask = torch.as_tensor(self.players(found[None].tensor))
+        mask = _mask(self.players(found[None].tensor), "the function of players")
         return {None: replace(found[None], feature_mask=mask)}
 
     def _read(self, given: Any, what: str) -> dict[Any, ModelRows]:
@@ -272,7 +272,7 @@ class Inputs:
         for key, rows in given.items():
             off = self.off_as_given.get(key, 0)
             data = torch.from_numpy(rows.data) if rows.data.dtype.kind in "fiu" else parts[key]
-            beside = off if isinstance(off, Tensor) else torch.as_tensor(off or 0)
+            beside = off if isinstance(off, Tensor) else tensor_of(off)
             if beside.dim() and beside.shape not in (data.shape[1:], (len(beside), *data.shape[1:])):
                 continue  # which is an error soon
             if (column := lost_column(data, beside, parts[key].dtype)) is not None:
@@ -317,11 +317,30 @@ class Inputs:
         return _together(found)
 
 
+def _mask(given: Any, what: str) -> Tensor:
+    """Return the number of the player of every entry, from `what` is given or gives it."""
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"{what} must have the integer of each entry's player, not {shown(given)}") from error
+
+
+def names_of(what: str, given: Any) -> list[str]:
+    """Return names as texts, or say that they are none.
+
+    >>> names_of("feature_names", ["age", 2])
+    ['age', '2']
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise BadInput(f"{what} must be a list of names, not {shown(given)}")
+    return [str(name) for name in given]
+
+
 def _beside(part: Tensor, off: Any) -> Tensor:
     """Return whole numbers as floating-point ones if what stands beside them is no whole number."""
     if part.is_floating_point() or off is None:
         return part
-    absent = torch.as_tensor(off)
+    absent = off if isinstance(off, Tensor) else tensor_of(off)
     if not absent.is_floating_point() or bool((absent == absent.round()).all()):
         return part
     return part.to(torch.float64)

@@ -11,13 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from dasp.errors import BadInput, line_of
 from dasp.games.evaluator import Missing
 
-__all__ = ["check_replicates", "number_of", "positive_number", "read_options", "shown", "whole_number"]
+__all__ = ["check_replicates", "number_of", "positive_number", "read_options", "shown", "tensor_of", "whole_number"]
 
-_SEEDS = -(2**63), 2**64 - 1  # what torch's generators take
+_SEEDS = 0, 2**64 - 1  # what the generators of torch and of NumPy take
+_WHOLE = 2**63  # beyond, whole numbers are no int64
+_HUGE = 10**300
 
 
 def number_of(value: Any) -> Any:
@@ -30,6 +34,13 @@ def number_of(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.item() if value.dim() == 0 and not value.is_meta else value
     return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
+
+
+def tensor_of(number: float, device: torch.device | None = None) -> Tensor:
+    """Return a number as a tensor: of whole numbers as far as they go, else in double precision."""
+    if not isinstance(number, float) and not -_WHOLE <= number < _WHOLE:
+        number = float(min(max(number, -_HUGE), _HUGE))
+    return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None, device=device)
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -94,7 +105,7 @@ def shown(value: Any) -> str:
 
 
 def _at_least_one(name: str, value: Any) -> int:
-    return whole_number(name, value, 1)
+    return whole_number(name, value, 1, _WHOLE - 1)
 
 
 def _missing(name: str, value: Any) -> Any:
@@ -110,12 +121,22 @@ def _switch(name: str, value: Any) -> Any:
     return switch
 
 
+def _device(name: str, value: Any) -> torch.device:
+    try:
+        if isinstance(value, (str, int, torch.device)) and not isinstance(value, bool):
+            return torch.empty(0, device=value).device
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"{name} {shown(value)} cannot be used: {line_of(error)}") from error
+    raise BadInput(f"{name} must be the name of a device, such as 'cpu' or 'cuda:0', not {shown(value)}")
+
+
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(
         ("max_evaluations", "evaluations", "n_permutations", "n_pairs", "nodes", "internal_batch_size", "batch_size",
          "background_clusters", "threads", "workers"),
         _at_least_one,
     ),
+    "device": _device,
     "seed": lambda name, value: whole_number(name, value, *_SEEDS),
     "tolerance": positive_number,
     "max_seconds": lambda name, value: positive_number(name, value, zero=True),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
-from dasp.games.call_options import number_of, positive_number, shown, whole_number
+from dasp.games.call_options import number_of, positive_number, shown, tensor_of, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
@@ -35,7 +35,6 @@ Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dic
 Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
 
 PREDICTED = "predicted"
-_HUGE = 10**300
 _CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contributions of both signs leave
 
 
@@ -227,7 +226,7 @@ def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
         check_plain(baseline, name)
         value = baseline.detach().to(x.device)
     elif _plain(baseline):
-        value = torch.as_tensor(_in_range(number_of(baseline)), device=x.device)
+        value = tensor_of(number_of(baseline), x.device)
     else:
         raise TypeError(f"{name} must be None, a number or a tensor, not {_kind(baseline)}")
     _finite(value.reshape(1, -1), name)
@@ -242,11 +241,6 @@ def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
     if not bool(cast.isfinite().all()):
         raise ValueError(f"{name} has numbers that {x.dtype} cannot hold, which is the dtype of the inputs")
     return cast.expand(x.shape)
-
-
-def _in_range(number: float) -> float:
-    """A number that torch can make a tensor of."""
-    return number if isinstance(number, float) or abs(number) < 2**63 else float(min(max(number, -_HUGE), _HUGE))
 
 
 def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
