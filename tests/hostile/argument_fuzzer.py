@@ -36,6 +36,9 @@ __all__ = ["Call", "calls_of", "fuzz", "said_by_us", "tried"]
 SOURCE = str(Path(dasp.__file__).parent)
 ENOUGH = 30.0  # seconds of processor time for a call
 PLAIN = 0.6  # the chance of an argument to be plain, or left out
+_NO_MATTER = {  # to linear models, and to others with as many evaluations as there are coalitions
+    "internal_batch_size", "seed", "show_progress", "n_permutations", "n_pairs", "nodes", "rank", "max_evaluations",
+}  # fmt: skip
 ANYTHING = (
     None, True, False, -1, 0, 1, 2.5, math.nan, math.inf, 10**40, 1j, "", "1", b"1", [], (), {}, [1], (1,), {"a": 1},
     object(), np.int64(1), np.float32(0.5), np.bool_(True), np.array([1, 2]), np.array("x"), np.array(None),
@@ -160,13 +163,11 @@ def _meant(argument: str, odd: Odd, mask: Tensor, off: Tensor, target: Any) -> t
         return True, mask, off, odd.means
     if argument == "feature_mask":
         return True, odd.means, off, target
-    # How an estimate is made changes nothing for linear models; with less evaluations than coalitions it does for others.
-    exact = ("internal_batch_size", "seed", "show_progress", "n_permutations", "n_pairs", "nodes", "rank", "max_evaluations")
-    return argument in exact, mask, off, target
+    return argument in _NO_MATTER, mask, off, target
 
 
 def _linear(model: Linear, x: Tensor, off: Tensor, mask: Tensor) -> Tensor:
-    each = ((x - off).double()[:, None] * model.weight.detach().double().T)  # (rows, outputs, entries)
+    each = (x - off).double()[:, None] * model.weight.detach().double().T  # (rows, outputs, entries)
     same = (mask[:, None] == mask).double()
     return each @ same
 
@@ -182,7 +183,8 @@ def _rows(random: Random, x: Tensor) -> tuple[Any, str, bool]:
         wrong = {
             "sparse": x.to_sparse(), "meta": x.to("meta"), "complex": x.to(torch.complex64), "nan": x * math.nan,
             "no rows": x[:0], "no columns": x[:, :0], "no dimensions": x[0, 0], "a text": "x", "nothing": None,
-            "an empty tuple": (), "float8": x.to(torch.float8_e5m2), "a set": {1}, "nested": torch.nested.nested_tensor(list(x)),
+            "an empty tuple": (), "float8": x.to(torch.float8_e5m2), "a set": {1},
+            "nested": torch.nested.nested_tensor(list(x)),
         }  # fmt: skip
     name = random.choice([*ways, *wrong])
     return (ways | wrong)[name], name, name in wrong

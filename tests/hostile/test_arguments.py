@@ -12,11 +12,12 @@ import torch
 from tests.hostile.argument_fuzzer import calls_of, said_by_us, tried
 from tests.hostile.arguments import METHODS, MODELS, ODD, Odd, attribute, knows
 
+
 def check(called: str, odd: Odd, **arguments: object) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a tolerance that is not reached
         if odd.refused is None:
-            meant = {name: odd.means for name in arguments}
+            meant = dict.fromkeys(arguments, odd.means)
             torch.testing.assert_close(attribute(called, **arguments), attribute(called, **meant), rtol=1e-4, atol=1e-5)
             return
         with pytest.raises((ValueError, TypeError)) as error:

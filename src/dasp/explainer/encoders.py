@@ -153,7 +153,9 @@ class ValueNumbers:
             columns[name] = pd.Series(values, dtype=self.dtypes.get(name, object))
         return pd.DataFrame(columns)
 
-    def model(self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype | None) -> Callable[[Tensor], Any]:
+    def model(
+        self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype | None
+    ) -> Callable[[Tensor], Any]:
         """Return the model as a function of numbers, with the encoder in it."""
 
         def evaluated(numbers: Tensor) -> Any:

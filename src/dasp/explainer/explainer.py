@@ -177,7 +177,8 @@ class Explainer:
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
             method = self._take(method, own)
-        self.requested_method = method if method == "auto" or method in self._made else find(method)
+        taken = isinstance(method, str) and (method == "auto" or method in self._made)
+        self.requested_method = method if taken else find(method)
 
     def _take(self, method: Attribution, own: Any) -> str:
         """Take a method that was made for the user's own model, and return its name."""

@@ -331,7 +331,7 @@ def names_of(what: str, given: Any) -> list[str]:
     >>> names_of("feature_names", ["age", 2])
     ['age', '2']
     """
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise BadInput(f"{what} must be a list of names, not {shown(given)}")
     return [str(name) for name in given]
 

@@ -59,8 +59,8 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
     wanted = f"{name} must be a whole number" + (f", at least {least}" if least is not None else "")
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise TypeError(f"{wanted}, not {shown(value)}")
-    if not isinstance(number, int):
-        raise ValueError(f"{wanted}, not {number}")
+    if isinstance(number, float):
+        raise ValueError(f"{wanted}, not {number}")  # noqa: TRY004 (its value, not its type, is wrong)
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     if most is not None and number > most:
@@ -73,9 +73,9 @@ def positive_number(name: str, value: Any, *, zero: bool = False) -> float:
     number = number_of(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise TypeError(f"{name} must be a positive number, not {shown(value)}")
-    if not (number > 0 or (zero and number == 0)):
-        raise ValueError(f"{name} must be positive, not {number}")
-    return number
+    if not (0 < number < _HUGE or (zero and number == 0)):
+        raise ValueError(f"{name} must be positive{' and finite' if number > 0 else ''}, not {number}")
+    return float(number)
 
 
 def check_replicates(number: Any, unit: str) -> None:
@@ -125,15 +125,25 @@ def _device(name: str, value: Any) -> torch.device:
     try:
         if isinstance(value, (str, int, torch.device)) and not isinstance(value, bool):
             return torch.empty(0, device=value).device
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ValueError, OverflowError) as error:
         raise BadInput(f"{name} {shown(value)} cannot be used: {line_of(error)}") from error
     raise BadInput(f"{name} must be the name of a device, such as 'cpu' or 'cuda:0', not {shown(value)}")
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(
-        ("max_evaluations", "evaluations", "n_permutations", "n_pairs", "nodes", "internal_batch_size", "batch_size",
-         "background_clusters", "threads", "workers"),
+        (
+            "max_evaluations",
+            "evaluations",
+            "n_permutations",
+            "n_pairs",
+            "nodes",
+            "internal_batch_size",
+            "batch_size",
+            "background_clusters",
+            "threads",
+            "workers",
+        ),
         _at_least_one,
     ),
     "device": _device,

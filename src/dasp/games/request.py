@@ -367,7 +367,7 @@ def _chosen(number: Tensor, target: Any) -> Tensor:
     return torch.stack([number[(row, *place)] for row, place in enumerate(places)])
 
 
-def _place(target: Any) -> tuple[int, ...]:
+def _place(target: Any) -> tuple[Any, ...]:
     """The place of an output: an integer, or a tuple of them."""
     place = tuple(map(number_of, target)) if isinstance(target, tuple) else (number_of(target),)
     if not all(isinstance(index, int) and not isinstance(index, bool) for index in place):
@@ -592,8 +592,8 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
 
 def _check_function(witness: Witness, game: Game, at_once: int) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
-    batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside another
-    coalition, if two rows may be, and both by themselves."""
+    batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside
+    another coalition, if two rows may be, and both by themselves."""
     if isinstance(witness.function, nn.Module):
         check_evaluation_mode(witness.function)
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))

@@ -29,7 +29,9 @@ def misfit(error: Exception, model: Any, x: Any) -> str:
     if not isinstance(x, Tensor):
         return ""
     if re.search("expected device|same device|on different devices", str(error)):
-        return f"the rows are on the device {x.device}, and the model computes on {device_of(own) or 'another'}: move one"
+        return (
+            f"the rows are on the device {x.device}, and the model computes on {device_of(own) or 'another'}: move one"
+        )
     looks_up = takes_integers(own)
     if re.search(_OF_DTYPES, str(error)) and (why := _misfit_of_dtype(error, own, x, looks_up=looks_up)):
         return why
@@ -56,7 +58,10 @@ def _misfit_of_dtype(error: Exception, own: Any, x: Tensor, *, looks_up: bool) -
     if looks_up and x.is_floating_point():
         wanted, computes = "whole numbers, x.long()", "looks its inputs up in an embedding"
     elif not isinstance(own, nn.Module):
-        wanted, computes = "numbers of another dtype (x.float(), say), or convert them there", f"fails: {line_of(error)}"
+        wanted, computes = (
+            "numbers of another dtype (x.float(), say), or convert them there",
+            f"fails: {line_of(error)}",
+        )
     elif not looks_up and x.dtype != dtype:
         wanted, computes = f"floating-point numbers, {_CASTS.get(dtype, f'x.to({dtype})')}", f"computes in {dtype}"
     else:

@@ -38,9 +38,9 @@ RANDOM = (
     "(before torch.export.export, call model.eval())"
 )
 MIXING = (
-    "the model's output for a row depends on the rows beside it in the batch, their number or their order (a batch norm "
-    "without running statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be "
-    "computed by itself; with internal_batch_size=1 (batch_size=1 of an Explainer) it is"
+    "the model's output for a row depends on the rows beside it in the batch, their number or their order (a batch "
+    "norm without running statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row "
+    "must be computed by itself; with internal_batch_size=1 (batch_size=1 of an Explainer) it is"
 )
 
 
