@@ -168,7 +168,10 @@ def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:
     if given is None:
         return spaced_sizes(players, None)
     if not isinstance(given, (Sequence, np.ndarray, Tensor)) or isinstance(given, str) or np.ndim(given) == 0:
-        return spaced_sizes(players, whole_number("coalition_sizes", given, 1, players))
+        number = whole_number("coalition_sizes", given)
+        if not 1 <= number <= players:
+            raise ValueError(f"coalition_sizes must be from 1 to the number of players, {players}, not {number}")
+        return spaced_sizes(players, number)
     sizes = [positive_number("a coalition size", k, zero=True) for k in given]
     if not sizes or not all(0 <= k <= players - 1 for k in sizes):
         raise ValueError(f"coalition sizes must be from 0 to {players - 1}, as there are {players} players: {given}")

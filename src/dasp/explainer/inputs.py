@@ -21,10 +21,9 @@ from torch.utils._pytree import tree_map_only
 from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
-from dasp.explainer.fit import check_range, lost_column
 from dasp.games.call_options import number_of, shown, tensor_of
 from dasp.games.request import Arguments
-from dasp.models.plain_tensors import check_plain
+from dasp.models.misfit import check_plain, check_range, lost_column
 from dasp.models.wrappers import own_dtype, takes_integers
 from dasp.players import named
 

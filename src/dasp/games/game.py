@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dasp.models.export_lock import evaluation_lock
-from dasp.models.plain_tensors import check_plain
+from dasp.models.misfit import check_plain
 from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game", "SeveralOutputs"]

@@ -21,8 +21,7 @@ from dasp.games.call_options import number_of, positive_number, shown, tensor_of
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, like
-from dasp.models.misfit import misfit
-from dasp.models.plain_tensors import check_plain
+from dasp.models.misfit import check_plain, misfit
 from dasp.models.witness import Witness
 
 __all__ = [

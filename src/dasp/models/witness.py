@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dasp.models.export_lock import evaluation_lock
-from dasp.models.plain_tensors import is_plain
+from dasp.models.misfit import is_plain
 
 __all__ = ["Places", "Witness", "check_rows_by_themselves", "rounding_of"]
 

@@ -30,7 +30,6 @@ from torch.export import ExportedProgram
 from dasp.errors import BadInput, line_of
 from dasp.models.calling import check_dynamic_batch, checked_model
 from dasp.models.export_lock import evaluation_lock
-from dasp.models.plain_tensors import check_plain
 
 __all__ = [
     "BlackBox", "KerasModel", "MultilayerPerceptron", "Normalized", "TorchScript", "converted", "device_of",
@@ -162,15 +161,14 @@ def _along_channels(numbers: Tensor, x: Tensor) -> Tensor:
 
 
 def _numbers(name: str, given: Any, absent: float, dtype: torch.dtype, device: torch.device | str | None) -> Tensor:
-    if isinstance(given, Tensor):
-        check_plain(given, name)
-    elif hasattr(given, "__array__"):
+    if hasattr(given, "__array__") and not isinstance(given, Tensor):
         given = np.array(given)  # a copy: torch warns of arrays that cannot be written to, as those of pandas are
     try:
         numbers = torch.as_tensor(absent if given is None else given, dtype=dtype, device=device)
+        finite = bool(numbers.isfinite().all())
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"{name} is {given!r}: a number, or one for each channel, is needed") from error
-    if numbers.dim() > 1 or not bool(numbers.isfinite().all()):
+    if numbers.dim() > 1 or not finite or (isinstance(given, Tensor) and given.is_complex()):
         raise BadInput(f"{name} is {given!r}: a finite number, or one for each channel, is needed")
     return numbers
 
