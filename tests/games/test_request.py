@@ -67,9 +67,9 @@ def test_each_row_is_evaluated_once(name):
     for absent in ({}, {"background": background}):
         model = Counting(network()).eval()
         Explainer(model, method=name, **options, **absent).attribute(x, target="predicted")
-        assert [model.count(row) for row in x] == [1] * 4
+        assert sorted(model.count(row) for row in x) == [1, 2, 2, 2]  # three again, to check the model on that batch
         for off in absent.get("background", torch.zeros(1, 5)):
-            # once, in a batch of two (some models lose the dimension of a batch of one); three times to check the model
+            # once, in a batch of two (some models lose the dimension of a batch of one); twice to check the model
             assert model.count(off) <= 5
 
 
@@ -233,7 +233,7 @@ def test_a_prior_is_of_its_own_model():
     model, surrogate = Counting(network()).eval(), Counting(network()).eval()
     BayesianShapley(model, PermutationShapley(surrogate)).attribute(rows(2), target=0, max_evaluations=20)
     assert sum(map(len, surrogate.seen)) > 2 * 25 * 2 * 4  # of 25 permutations, there and back
-    assert sum(map(len, model.seen)) <= 2 * 20 + 4
+    assert sum(map(len, model.seen)) <= 2 * 20 + 4 + 3  # to check the model, and the rows of its largest batch
     with pytest.raises(ValueError, match="they must be the same outputs"):
         BayesianShapley(network(), PermutationShapley(network(outputs=7))).attribute(rows(2))
 

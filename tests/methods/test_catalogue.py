@@ -118,7 +118,8 @@ def test_costs_are_what_is_evaluated(name, number):
     (game,) = games(Arguments(x))
     METHODS[name].make(model).attribute(x, **({METHODS[name].samples: number} if number else {}))
     cost = METHODS[name].cost(game, number)
-    assert cost <= model.rows <= cost + 6  # both ends, where the method does not need them, and four to check the model
+    most = cost + 9 + cost // 100  # both ends, where the method does not need them, and some to check the model
+    assert cost <= model.rows <= most
 
 
 def test_costs_of_propagation():
@@ -286,7 +287,7 @@ def test_methods_of_others_have_the_costs_that_are_given():
     occlusion = Method("Occlusion", FeatureAblation, fixed=lambda game: game.count + 1, options=options)
     model, x = Counted(network()).eval(), torch.randn(1, 6)
     occlusion.on(model).attribute(x)
-    assert occlusion.cost(game) <= model.rows <= occlusion.cost(game) + 6
+    assert occlusion.cost(game) <= model.rows <= occlusion.cost(game) + 9
     with pytest.raises(ValueError, match="no samples"):
         occlusion.cost(game, 3)
 

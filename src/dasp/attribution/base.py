@@ -24,6 +24,7 @@ from captum.attr import Attribution
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from dasp.games.call_options import check_replicates, read_options
 from dasp.games.counting import GRADIENT, Count, suited_threads, torch_threads
 from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import Game
@@ -37,6 +38,7 @@ from dasp.propagation.rules import RULES
 __all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "cost_of_prior",
            "rows_at_once"]  # fmt: skip
 
+_ENOUGH_BITS = 32  # of a number that holds all values that people have
 # Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
 
@@ -62,8 +64,11 @@ class Estimate:
 
 
 def _as_inputs(request: Request, values: list[Tensor]) -> list[Tensor]:
-    """Values in the dtype and on the device of the inputs."""
-    return [v.to(game.device, game.dtype) for v, game in zip(values, request.games, strict=True)]
+    """Values in the dtype and on the device of the inputs, if these can hold them."""
+    result = [v.to(game.device, game.dtype) for v, game in zip(values, request.games, strict=True)]
+    if torch.finfo(result[0].dtype).bits < _ENOUGH_BITS:
+        request.check_finite(result)
+    return result
 
 
 def _none(_: Game) -> int:
@@ -141,6 +146,8 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
     _threads: int | None = None  # of torch, that suit the model, once they are known
 
     def __init__(self, forward_func: Callable[..., Any], output: Output = None) -> None:
+        if not callable(forward_func):
+            raise TypeError(f"a model is a module or a function, not a {type(forward_func).__name__}")
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
 
     @abstractmethod
@@ -166,6 +173,9 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
     def _attribute(self, arguments: Arguments, *, delta: bool = False, std: bool = False, **options: Any) -> Any:
         """Answer an `attribute` call with options of `explain`; with the completeness gaps if `delta`, with standard
         deviations if `std`."""
+        options = read_options(options, self.options())
+        if std and self.profile().replicates:
+            check_replicates(options[self.profile().samples or ""], self._unit)
         at_once, most = options.get("internal_batch_size"), torch.get_num_threads()
         with torch_threads(1):  # a few evaluations
             request = self._requested(arguments, at_once, most)

@@ -18,6 +18,7 @@ from captum.attr import Attribution, GradientAttribution
 from torch import Tensor
 
 from dasp.attribution.base import Estimate, PlayerMethod
+from dasp.games.call_options import read_options
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
 from dasp.models.calling import like
@@ -62,7 +63,7 @@ class MethodOnModel(PlayerMethod):
 def estimated(method: Attribution, request: Request, **options: Any) -> Estimate:
     """Return the values that a method gives to the players of each game, (players, rows, *selected)."""
     if isinstance(method, PlayerMethod):
-        return method.explain(request.of_function(method.forward_func), **options)
+        return method.explain(request.of_function(method.forward_func), **read_options(options, method.options()))
     method = _called(method, like(request.function, method.forward_func))
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.games.call_options import number_of, positive_number, whole_number
 from dasp.games.game import Game
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive
@@ -47,8 +49,8 @@ class DASP(PropagatedAttribution):
 
     def __init__(self, model: nn.Module | ExportedProgram, *, rank: Rank = 0, output: Output = None) -> None:
         super().__init__(model, output)
-        column_count(rank, 1)
-        self.rank = rank
+        self.rank = number_of(rank)
+        column_count(self.rank, 1)
 
     @classmethod
     def profile(cls, *, rank: Rank = 0) -> Profile:
@@ -163,11 +165,14 @@ def _propagate(coalitions: Frontier, players: Tensor, sizes: Tensor, index: Tens
 
 
 def _sizes(players: int, given: int | Sequence[float] | None) -> list[float]:
-    if given is None or isinstance(given, int):
-        if given is not None and not 1 <= given <= players:
-            raise ValueError(f"coalition_sizes must be from 1 to the number of players, {players}, not {given}")
-        return spaced_sizes(players, given)
-    sizes = [float(k) for k in given]
+    if given is None:
+        return spaced_sizes(players, None)
+    if not isinstance(given, (Sequence, np.ndarray, Tensor)) or isinstance(given, str) or np.ndim(given) == 0:
+        number = whole_number("coalition_sizes", given)
+        if not 1 <= number <= players:
+            raise ValueError(f"coalition_sizes must be from 1 to the number of players, {players}, not {number}")
+        return spaced_sizes(players, number)
+    sizes = [positive_number("a coalition size", k, zero=True) for k in given]
     if not sizes or not all(0 <= k <= players - 1 for k in sizes):
         raise ValueError(f"coalition sizes must be from 0 to {players - 1}, as there are {players} players: {given}")
     return sizes

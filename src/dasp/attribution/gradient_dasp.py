@@ -29,7 +29,9 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import chain
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +41,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.games.call_options import number_of, read_options, whole_number
 from dasp.games.game import Game
 from dasp.games.progress import working
 from dasp.games.request import (
@@ -53,6 +56,7 @@ from dasp.games.request import (
     yardstick,
 )
 from dasp.models.calling import Output
+from dasp.models.witness import check_rows_by_themselves
 from dasp.propagation.coalitions import Rank, bernoulli, column_count, sketch
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.lifting import Lifted
@@ -102,9 +106,9 @@ class GradientDASP(PropagatedAttribution):
         output: Output = None,
     ) -> None:
         super().__init__(model, output)
-        if rank != "auto":
-            column_count(rank, 1)
-        self.rank = rank
+        self.rank = number_of(rank)
+        if not isinstance(self.rank, str) or self.rank != "auto":
+            column_count(self.rank, 1)
         self.compile = compile
 
     @classmethod
@@ -168,7 +172,8 @@ class GradientDASP(PropagatedAttribution):
         show_progress: bool | None = False,
     ) -> Estimate:
         """Return the values of the players; the options are those of `attribute`."""
-        _check(index, nodes, internal_batch_size)
+        check_index(index)
+        check_positive(nodes=nodes, internal_batch_size=internal_batch_size)
         check_tolerance(tolerance)
         self._check_differentiable()
         if background_clusters is not None:
@@ -225,7 +230,9 @@ class GradientDASP(PropagatedAttribution):
         >>> GradientDASP(model).interactions(torch.ones(2, 3)).shape
         torch.Size([2, 3, 3])
         """
-        _check(index, nodes, internal_batch_size)
+        given = {"nodes": nodes, "seed": seed, "internal_batch_size": internal_batch_size}
+        nodes, seed, internal_batch_size = read_options(given, {"internal_batch_size": None}).values()
+        check_index(index)
         self._check_differentiable()
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         request = Request.of(self.forward_func, arguments, at_once=internal_batch_size)
@@ -236,7 +243,7 @@ class GradientDASP(PropagatedAttribution):
         if arguments.background:
             raise ValueError("interactions need one baseline: one row, or one for each input row")
         (game,), (select,) = request.games, request.selections
-        chosen = list(range(game.count)) if players is None else list(players)
+        chosen = list(range(game.count)) if players is None else [whole_number("a player", i) for i in players]
         if not all(0 <= player < game.count for player in chosen):
             raise ValueError(f"players must be from 0 to {game.count - 1}, not {chosen}")
         (lifted,) = self.lifts(request, internal_batch_size)
@@ -275,11 +282,6 @@ class GradientDASP(PropagatedAttribution):
             return module(*values)
 
         return run
-
-
-def _check(index: Index, nodes: int | None, internal_batch_size: int | None) -> None:
-    check_index(index)
-    check_positive(nodes=nodes, internal_batch_size=internal_batch_size)
 
 
 def _columns(rank: Rank | Literal["auto"], game: Game) -> int:
@@ -394,6 +396,7 @@ class Extension:
     def _slopes(self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None = None) -> Tensor:
         outputs, q = self._outputs(game, select, places, known)
         number, rows, selected = outputs.shape
+        self._check_rows(game, select, places, known, outputs.detach())
         if outputs.requires_grad:
             gradients = [
                 torch.autograd.grad(outputs[:, :, c].sum(), q, retain_graph=c + 1 < selected)[0]
@@ -404,6 +407,21 @@ class Extension:
         stacked = torch.stack(gradients, 1).view(number, rows, selected, game.count)
         self.progress.update(number * rows)
         return stacked.movedim(3, 1).reshape(number, game.count, *select.chosen.shape)
+
+    def _check_rows(
+        self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None, outputs: Tensor
+    ) -> None:
+        """Refuse a model whose rows depend on the batch that was propagated, which no evaluation may have been as large
+        as."""
+        number, rows, _ = outputs.shape
+        for at in chain.from_iterable(self.lifted.places.of(number * rows)):
+            place, row = at // rows, slice(at % rows, at % rows + 1)
+            alone = partial(self._mean, game.rows_of(row), select.rows(row), places[place : place + 1], known)
+            check_rows_by_themselves(outputs[place, row], alone)
+
+    @torch.no_grad()
+    def _mean(self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None) -> Tensor:
+        return replace(self, compiled=None)._outputs(game, select, places, known)[0][0]
 
     def _outputs(
         self, game: Game, select: Selection, places: Array, known: tuple[int, float] | None
@@ -446,16 +464,17 @@ def _hash(seed: int, place: float) -> int:
 
 def parameters(index: Index) -> tuple[float, float]:
     """Return α and β of a semivalue's Beta distribution."""
-    if index == "shapley":
+    if isinstance(index, str) and index == "shapley":
         return 1.0, 1.0
-    if isinstance(index, tuple) and len(index) == 2 and all(isinstance(x, (int, float)) and x > 0 for x in index):
-        return float(index[0]), float(index[1])
+    given = tuple(map(number_of, index)) if isinstance(index, tuple) else ()
+    if len(given) == 2 and all(isinstance(x, (int, float)) and 0 < x < inf for x in given):
+        return float(given[0]), float(given[1])
     raise ValueError(f'index must be "shapley", "banzhaf" or (α, β) with both positive, not {index!r}')
 
 
 def check_index(index: Index) -> None:
     """Raise an error if this is not an index."""
-    if index != "banzhaf":
+    if not isinstance(index, str) or index != "banzhaf":
         parameters(index)
 
 

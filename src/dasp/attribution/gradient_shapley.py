@@ -70,8 +70,9 @@ from torch.nn.functional import conv1d
 
 from dasp.attribution.base import GRADIENT, Estimate, PlayerMethod, Profile, cost_of_prior
 from dasp.attribution.bayesian.priors import Prior, checked_prior, prior_values, with_prior
-from dasp.attribution.refinement import Clock, Refined, check_replicates, collected, refined, stages
+from dasp.attribution.refinement import Clock, Refined, collected, refined, stages
 from dasp.errors import line_of
+from dasp.games.call_options import check_replicates
 from dasp.games.evaluator import Evaluator
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
@@ -166,8 +167,6 @@ class GradientShapley(PlayerMethod):
             return_std: also return standard deviations: of sampling, the trapezoid's bias as far as it shows, and what
                 made the values add up; not the bias of several players moving at once, which falls with n_pairs^⅓.
         """
-        if return_std:
-            check_replicates(n_pairs, "pairs")
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
             arguments, std=return_std, n_pairs=n_pairs, max_seconds=max_seconds, tolerance=tolerance, seed=seed,

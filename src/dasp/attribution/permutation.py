@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from dasp.attribution.base import Estimate, PlayerMethod, Profile
-from dasp.attribution.refinement import Refined, check_replicates, collected, refined, stages
+from dasp.attribution.refinement import Refined, collected, refined, stages
+from dasp.games.call_options import check_replicates
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.progress import working
@@ -83,8 +84,6 @@ class PermutationShapley(PlayerMethod):
             show_progress: show a progress bar.
             return_std: also return standard errors, in the shape of the attributions.
         """
-        if return_std:
-            check_replicates(n_permutations, "permutations")
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
             arguments, std=return_std, n_permutations=n_permutations, tolerance=tolerance, seed=seed,

@@ -13,7 +13,7 @@ from dasp.attribution.base import Estimate
 from dasp.games.evaluator import Evaluated
 from dasp.games.idle_players import Active
 
-__all__ = ["Clock", "Refined", "background_deviation", "check_replicates", "collected", "refined", "stages"]
+__all__ = ["Clock", "Refined", "background_deviation", "collected", "refined", "stages"]
 
 _NEGLIGIBLE = 0.01  # of the largest value over all outputs of a row
 _SLOWER = 1.5  # times what the last stage says: what the next may take
@@ -174,9 +174,3 @@ def collected(active: Active, parts: Iterable[Refined]) -> Estimate:
             [part.background for part in found if part.background is not None], deviations=True
         ),
     )  # fmt: skip
-
-
-def check_replicates(number: int, unit: str) -> None:
-    """Refuse a number of samples that says nothing of their error."""
-    if number < 2:
-        raise ValueError(f"a standard error needs at least 2 {unit}")

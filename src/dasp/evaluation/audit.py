@@ -20,10 +20,11 @@ from dasp.attribution.bayesian.priors import covariances
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
 from dasp.evaluation.compare import spearman
+from dasp.games.call_options import read_options
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
 from dasp.models.calling import Output, forward_of
 
 __all__ = ["Audit", "Discrepancy", "Interval", "audit", "audited"]
@@ -135,11 +136,12 @@ def audit(
     >>> bool((report.rmse.low < report.rmse.high).all()), report.values.shape
     (True, torch.Size([2, 12]))
     """
-    check_positive(evaluations=evaluations, internal_batch_size=internal_batch_size)
+    given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
+    own = read_options(given, {"internal_batch_size": None})
     arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
     function = forward_func if output is None else forward_of(forward_func, output)
-    request = Request.of(function, arguments, at_once=internal_batch_size)
-    return audited(request, attributions, evaluations, seed, internal_batch_size)
+    request = Request.of(function, arguments, at_once=own["internal_batch_size"])
+    return audited(request, attributions, **own)
 
 
 def audited(

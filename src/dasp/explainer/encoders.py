@@ -153,12 +153,14 @@ class ValueNumbers:
             columns[name] = pd.Series(values, dtype=self.dtypes.get(name, object))
         return pd.DataFrame(columns)
 
-    def model(self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype) -> Callable[[Tensor], Any]:
+    def model(
+        self, encoder: Encoder, model: Callable[[Tensor], Any], dtype: torch.dtype | None
+    ) -> Callable[[Tensor], Any]:
         """Return the model as a function of numbers, with the encoder in it."""
 
         def evaluated(numbers: Tensor) -> Any:
             rows = encoder.encoded(self.table(numbers.cpu()), "a coalition")
-            return model(torch.from_numpy(rows).to(numbers.device, dtype))
+            return model(torch.from_numpy(rows).to(device=numbers.device, dtype=dtype))
 
         return evaluated
 

@@ -27,11 +27,12 @@ from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
-from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
+from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
+from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
-from dasp.games.request import Request, check_positive, output_number
+from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
 from dasp.models.calling import Output, forward_of
@@ -40,8 +41,8 @@ from dasp.models.wrappers import (
     converted,
     device_of,
     encoder_and_network,
-    input_dtype,
     normalized,
+    own_dtype,
 )
 
 __all__ = ["Explainer"]
@@ -143,9 +144,9 @@ class Explainer:
         std: Any = None,
         encoder: Any = None,
     ) -> None:
-        check_positive(threads=threads)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
-        self.threads = threads
+        given = read_options({"threads": threads, "device": device}, {"threads": None, "device": None})
+        self.threads, device = given["threads"], given["device"]
         if encoder is None:
             encoder, model = encoder_and_network(model)
         self.model = own = converted(model)
@@ -153,7 +154,7 @@ class Explainer:
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
         self.target = target
-        self.output_names = None if output_names is None else [str(name) for name in output_names]
+        self.output_names = None if output_names is None else names_of("output_names", output_names)
         columns = None
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
@@ -162,7 +163,7 @@ class Explainer:
                  "feature_names": feature_names}  # fmt: skip
         channels = None
         if mean is not None or std is not None:
-            self.model, channels = normalized(self.model, mean, std, input_dtype(self.model), self.device)
+            self.model, channels = normalized(self.model, mean, std, own_dtype(self.model), self.device)
         if encoder is None:
             self.inputs = Inputs(self.model, self.device, columns, **given, players=players, normalized=channels)
         else:
@@ -176,7 +177,8 @@ class Explainer:
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
             method = self._take(method, own)
-        self.requested_method = method if method == "auto" or method in self._made else find(method)
+        taken = isinstance(method, str) and (method == "auto" or method in self._made)
+        self.requested_method = method if taken else find(method)
 
     def _take(self, method: Attribution, own: Any) -> str:
         """Take a method that was made for the user's own model, and return its name."""
@@ -245,13 +247,8 @@ class Explainer:
     def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Request:
         target = self._output(self.target if target is OWN_TARGET else target)
         arguments = self.inputs.arguments(rows, target, extra)
-        try:
-            with torch_threads(self.threads or 1):  # a few evaluations
-                return Request.of(self.model, arguments, at_once=self.budget.batch_size)
-        except (RuntimeError, IndexError, TypeError) as error:
-            if why := misfit(error, self.model, arguments.inputs):
-                raise BadInput(why) from error
-            raise
+        with torch_threads(self.threads or 1):  # a few evaluations
+            return Request.of(self.model, arguments, at_once=self.budget.batch_size)
 
     def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by

@@ -3,41 +3,41 @@
 `Inputs` knows of each input which numbers it is made of, what its absent features are, who its players are, and its
 names. It reads what a call is given as `ModelRows`: tensors of the model's dtype, with the players, which are decided
 here and once a call. `RawTables` does the same for tables with text, categories and missing values, which an encoder
-makes numbers of. `misfit` says in plain words why rows do not fit a model, where torch speaks of matrices.
+makes numbers of.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
 from dasp.explainer.explanation import Attributions, is_image, shap_explanation
+from dasp.games.call_options import number_of, shown, tensor_of
 from dasp.games.request import Arguments
-from dasp.models.calling import innermost
-from dasp.models.wrappers import input_dtype, takes_integers
+from dasp.models.misfit import check_plain, check_range, lost_column
+from dasp.models.wrappers import own_dtype, takes_integers
 from dasp.players import named
 
 __all__ = [
-    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "misfit", "what_zero_is",
+    "MISSING", "OWN_TARGET", "Inputs", "ModelRows", "RawTables", "far_from_zero", "names_of", "what_zero_is",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
 
 OWN_TARGET: Any = object()  # stands for the target that an explainer was made with
 MISSING = "missing"  # the baselines of columns that an encoder fills in
+_LARGEST = 2**63 - 1  # whole number
 _LARGE_BACKGROUND = 100  # rows; what SHAP takes at most by default
 _FAR = 3  # from zero: further than the mean of some rows of standardised columns
-_Convolution = nn.modules.conv._ConvNd
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,16 @@ class ModelRows:
         what: str = "X",
     ) -> ModelRows:
         """Read a tensor, an array, a DataFrame or nested lists. Floating-point numbers become `dtype`, as do integers,
-        except in tensors and if the model takes `integers`. The columns of a table are put in the order of `names`.
-        Errors call the rows by the name `what`.
+        except in tensors and if the model takes `integers`; without a dtype, numbers stay what they are. The columns of
+        a table are put in the order of `names`. Errors call the rows by the name `what`.
 
         >>> ModelRows.of(np.array([[1, 2]]), torch.float32).tensor
         tensor([[1., 2.]])
         """
         own = None
         if isinstance(given, Tensor):
-            tensor = given.detach()
+            check_plain(given, what)
+            tensor = given.detach().resolve_neg()
             data, integers = _numpy(tensor), True
         else:
             if hasattr(given, "columns") and hasattr(given, "to_numpy"):
@@ -80,7 +81,9 @@ class ModelRows:
             raise BadInput(f"{what} has shape {data.shape}: rows of features are needed, {what}[None] for a single one")
         if integers and not tensor.is_floating_point():
             dtype = tensor.dtype if isinstance(given, Tensor) else torch.int64
-        return ModelRows(data, tensor.to(device=device, dtype=dtype), own)
+        taken = tensor.to(device=device, dtype=dtype or tensor.dtype)
+        check_range(tensor, taken, what)
+        return ModelRows(data, taken, own)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:
@@ -116,7 +119,10 @@ def _array(given: Any, what: str) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         kind = "text" if array.dtype.kind in "US" else array.dtype
         raise BadInput(f"{what} must be numbers, not {kind}: encode its columns as for the model")
-    if array.dtype == np.longdouble or not array.dtype.isnative:  # which torch does not know
+    if array.dtype.kind == "u" and array.size and array.max() > _LARGEST:
+        raise BadInput(f"{what} has {array.max()}, and whole numbers are at most 2^63 − 1: give floating-point ones")
+    unsigned = array.dtype.kind == "u" and array.dtype.itemsize > 1
+    if array.dtype == np.longdouble or not array.dtype.isnative or unsigned:  # which torch does not know
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return array
 
@@ -137,7 +143,7 @@ class Inputs:
         players: Any = None,
         normalized: int | None = None,
     ) -> None:
-        self.device, self.dtype, self.integers = device, input_dtype(model), takes_integers(model)
+        self.device, self.dtype, self.integers = device, own_dtype(model), takes_integers(model)
         self.normalized = normalized  # channels, whose whole numbers become real ones; 1 is for any number of channels
         self.players = named(players) if isinstance(players, str) else players
         if not (players is None or callable(self.players)):
@@ -146,11 +152,12 @@ class Inputs:
             raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
         names = {} if feature_names is None else _by_key(feature_names)
-        self.names = {key: [str(name) for name in own] for key, own in names.items()}
+        self.names = {key: names_of("feature_names", own) for key, own in names.items()}
         masks = {} if feature_mask is None else _by_key(feature_mask)
-        self.masks = {key: torch.as_tensor(mask) for key, mask in masks.items()}
+        self.masks = {key: _mask(mask, "feature_mask") for key, mask in masks.items()}
         if background is not None and baselines is not None:
             raise BadInput("background and baselines are both given: what an absent feature is comes from one of them")
+        self.off_as_given: dict[Any, Any] = {}
         self.averaged = background is not None  # values are averaged over what absent features are
         self.off = self._baselines(baselines) if background is None else self._background(background)
         self._noted = False
@@ -166,22 +173,35 @@ class Inputs:
             self.columns[key] = rows.names or self.columns.get(key)
         if (number := max(len(rows.tensor) for rows in parts.values())) > _LARGE_BACKGROUND:
             log.warning("the background has %d rows, which all are averaged over: fewer do", number)
+        self.off_as_given = {
+            key: torch.from_numpy(rows.data) if rows.data.dtype.kind in "fiu" else rows.tensor
+            for key, rows in parts.items()
+        }
         return {key: rows.tensor for key, rows in parts.items()}
 
     def _baselines(self, baselines: Any) -> dict[Any, Any]:
-        found = _by_key(baselines)
+        found = {key: number_of(given) for key, given in _by_key(baselines).items()}
         for key, given in found.items():
             if given is not None and not isinstance(given, (int, float)):
-                found[key] = self._baseline(given, key)
+                self.off_as_given[key], found[key] = self._baseline(given, key)
+            elif given is not None:
+                self.off_as_given[key] = given
         return found
 
-    def _baseline(self, given: Any, key: Any) -> Tensor:
+    def _baseline(self, given: Any, key: Any) -> tuple[Tensor, Tensor]:
+        """Return baselines as they were given, and as the model takes them."""
         if hasattr(given, "to_frame"):  # a row of a table
             given = given.to_frame().T
         if hasattr(given, "columns"):
-            return ModelRows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines").tensor
-        tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
-        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else tensor.dtype)
+            rows = ModelRows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines")
+            return torch.from_numpy(rows.data), rows.tensor
+        if isinstance(given, Tensor):
+            check_plain(given, "baselines")
+        tensor = given.detach() if isinstance(given, Tensor) else torch.from_numpy(_array(given, "baselines"))
+        taken = tensor.to(self.device, (self.dtype or tensor.dtype) if tensor.is_floating_point() else tensor.dtype)
+        if taken.dim():
+            check_range(tensor, taken, "baselines")
+        return tensor, taken
 
     def rows(self, given: Any, what: str) -> dict[Any, ModelRows]:
         """Return the rows of each input, with their players. A function of the user's that makes players is called here
@@ -193,7 +213,7 @@ class Inputs:
             return {key: replace(rows, feature_mask=self.masks.get(key)) for key, rows in found.items()}
         if None not in found:
             raise BadInput("players are named for one input only: for several, give a feature_mask for each")
-        mask = torch.as_tensor(self.players(found[None].tensor))
+        mask = _mask(self.players(found[None].tensor), "the function of players")
         return {None: replace(found[None], feature_mask=mask)}
 
     def _read(self, given: Any, what: str) -> dict[Any, ModelRows]:
@@ -220,12 +240,16 @@ class Inputs:
                 f"mean and std have {self.normalized} numbers, and rows of shape {shape[1:]} have {shape[1]} channels "
                 "or columns, along their first dimension"
             )
-        return replace(rows, tensor=rows.tensor.to(self.dtype))
+        real = rows.tensor.is_floating_point()
+        return replace(rows, tensor=rows.tensor.to(self.dtype or (None if real else torch.get_default_dtype())))
 
     def arguments(self, given: dict[Any, ModelRows], target: Any, extra: Any) -> Arguments:
         """Return the checked arguments of an `attribute` call for rows."""
         parts = {key: rows.tensor for key, rows in given.items()}
         absent = self._absent(parts)
+        if self.dtype is None:
+            parts = {key: _beside(part, absent.get(key)) for key, part in parts.items()}
+        self._note_lost(given, parts)
         masks = _masks(given)
         for key, part in parts.items():
             if isinstance(target, list) and len(target) != len(part):
@@ -241,6 +265,23 @@ class Inputs:
         extra = tree_map_only(Tensor, lambda x: x.to(self.device), extra)
         players = _together(masks) if masks else None
         return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged)
+
+    def _note_lost(self, given: dict[Any, ModelRows], parts: dict[Any, Tensor]) -> None:
+        """Say in the log if a column differs from its baseline by what the model's dtype does not hold."""
+        for key, rows in given.items():
+            off = self.off_as_given.get(key, 0)
+            data = torch.from_numpy(rows.data) if rows.data.dtype.kind in "fiu" else parts[key]
+            beside = off if isinstance(off, Tensor) else tensor_of(off)
+            if beside.dim() and beside.shape not in (data.shape[1:], (len(beside), *data.shape[1:])):
+                continue  # which is an error soon
+            if (column := lost_column(data, beside, parts[key].dtype)) is not None:
+                names = rows.names or self.columns.get(key)
+                which = repr(names[column]) if names and len(names) == data[0].numel() else column
+                log.warning(
+                    "column %s differs from its baseline by less than %s holds of such large numbers, in which the "
+                    "model computes: it gets values of nothing; subtract what is common, or take model.double()",
+                    which, parts[key].dtype,
+                )  # fmt: skip
 
     def _absent(self, parts: dict[Any, Tensor]) -> dict[Any, Any]:
         """Return what absent features are; a tuple of numbers has one for each of several inputs, or is one row."""
@@ -273,6 +314,35 @@ class Inputs:
             names = self.names.get(key) or rows.names or self.columns.get(key)
             found[key] = shap_explanation(own, rows.data, rows.feature_mask, names, output_names)
         return _together(found)
+
+
+def _mask(given: Any, what: str) -> Tensor:
+    """Return the number of the player of every entry, from `what` is given or gives it."""
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"{what} must have the integer of each entry's player, not {shown(given)}") from error
+
+
+def names_of(what: str, given: Any) -> list[str]:
+    """Return names as texts, or say that they are none.
+
+    >>> names_of("feature_names", ["age", 2])
+    ['age', '2']
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        raise BadInput(f"{what} must be a list of names, not {shown(given)}")
+    return [str(name) for name in given]
+
+
+def _beside(part: Tensor, off: Any) -> Tensor:
+    """Return whole numbers as floating-point ones if what stands beside them is no whole number."""
+    if part.is_floating_point() or off is None:
+        return part
+    absent = off if isinstance(off, Tensor) else tensor_of(off)
+    if not absent.is_floating_point() or bool((absent == absent.round()).all()):
+        return part
+    return part.to(torch.float64)
 
 
 def _masks(parts: dict[Any, ModelRows]) -> dict[Any, Tensor]:
@@ -417,50 +487,6 @@ def _together(parts: dict[Any, Any]) -> Any:
     if None in parts:
         return parts[None]
     return parts if all(isinstance(key, str) for key in parts) else tuple(parts.values())
-
-
-def misfit(error: Exception, model: Any, x: Any) -> str:
-    """Return what is wrong with rows on which a model fails with an error; "" if that cannot be told.
-
-    >>> misfit(RuntimeError("mat1 and mat2 …"), nn.Linear(4, 1), torch.ones(2, 5)).partition(":")[0]
-    'the rows have 5 columns, and the model takes 4'
-    """
-    own = innermost(model)
-    if not isinstance(x, Tensor) or not isinstance(own, nn.Module):
-        return ""
-    looks_up = takes_integers(own)
-    if x.is_floating_point() == looks_up and re.search("dtype|scalar type|Input type", str(error)):
-        wanted = "whole numbers, x.long()" if looks_up else "floating-point numbers, x.float()"
-        computes = "looks its inputs up in an embedding" if looks_up else f"computes in {input_dtype(own)}"
-        return f"the rows have dtype {x.dtype}, and the model {computes}: give it {wanted}"
-    first = next((m for m in own.modules() if isinstance(m, (nn.Linear, _Convolution, nn.RNNBase))), None)
-    if isinstance(first, _Convolution):
-        return _misfit_of_channels(x, first)
-    size = first.in_features if isinstance(first, nn.Linear) else getattr(first, "input_size", None)
-    if looks_up or size is None or size in (x.shape[-1], x[0].numel()):
-        return ""
-    if x.dim() > 2:
-        return (
-            f"the rows have the shape {tuple(x.shape[1:])}, and the model takes {size} numbers along the last dimension"
-        )
-    hint = (
-        "leave out what is no input, such as the label" if x.shape[1] > size else "give it all that it was trained on"
-    )
-    return f"the rows have {x.shape[1]} columns, and the model takes {size}: {hint}"
-
-
-def _misfit_of_channels(x: Tensor, first: Any) -> str:
-    wanted, shape = first.in_channels, tuple(x.shape)
-    dimensions = first.weight.dim()
-    if x.dim() != dimensions:
-        return (
-            f"rows have the shape {shape[1:]}, and the model takes {dimensions - 1} dimensions: channels, then places"
-        )
-    if shape[1] == wanted:
-        return ""
-    order = (0, dimensions - 1, *range(1, dimensions - 1))
-    hint = f"; they come last here, so give it x.permute{order}" if shape[-1] == wanted else ""
-    return f"the rows have {shape[1]} channels, and the model takes {wanted} of them, in dimension 1{hint}"
 
 
 def what_zero_is(inputs: tuple[Tensor, ...], names: Sequence[Sequence[str] | None] = ()) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.misfit import check_plain
 from dasp.propagation.values import NOBODY, Toggled
 
 __all__ = ["Game", "SeveralOutputs"]
@@ -44,6 +45,11 @@ class Game:
     def rows(self) -> int:
         """The number of rows."""
         return len(self.on[0])
+
+    @property
+    def has_rows(self) -> tuple[bool, ...]:
+        """True for the model's arguments that have a row for every row of the inputs."""
+        return (*[True] * len(self.on), *self.batched)
 
     @property
     def off(self) -> tuple[Tensor, ...]:
@@ -219,16 +225,22 @@ class Game:
     ) -> Tensor:
         """The model on coalitions beside each of some baselines: (baselines, m, rows, *outputs)."""
         number = len(baselines) * len(coalitions)
+        with evaluation_lock():
+            output = function(*self._arguments(baselines, coalitions))
+            return self._checked(output, number).unflatten(0, (len(baselines), len(coalitions)))
+
+    def arguments(self, coalitions: Tensor) -> tuple[Any, ...]:
+        """Return what the model is given for coalitions (m, rows, count), m · rows of each."""
+        return self._arguments([self.off], coalitions)
+
+    def _arguments(self, baselines: Sequence[tuple[Tensor, ...]], coalitions: Tensor) -> tuple[Any, ...]:
         inputs = tuple(
             torch.where(coalitions[..., mask], on, torch.stack(off)[:, None]).flatten(0, 2)
             for on, off, mask in zip(self.on, zip(*baselines, strict=True), self.masks, strict=True)
         )
         if self.channels_last:
             inputs = self.laid_out(inputs)
-        with evaluation_lock():
-            return self._checked(function(*inputs, *self.extra_for(number)), number).unflatten(
-                0, (len(baselines), len(coalitions))
-            )
+        return (*inputs, *self.extra_for(len(baselines) * len(coalitions)))
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
@@ -236,7 +248,9 @@ class Game:
             raise SeveralOutputs(
                 f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
             )
-        if output.is_complex():
+        if not output.is_complex():
+            check_plain(output, "the model's output")
+        else:
             raise TypeError(
                 f"the model's outputs are complex ({output.dtype}), and Shapley values are of real numbers: explain "
                 "their absolute values, or real and imaginary parts side by side (torch.view_as_real)"
@@ -248,8 +262,12 @@ class Game:
                 f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
                 f"{tuple(output.shape)}"
             )
-        precise = output.is_floating_point() and torch.finfo(output.dtype).bits >= 32
-        return (output if precise else output.float()).unflatten(0, (number, self.rows))
+        if not output.numel():
+            raise ValueError(f"the model gives no outputs: their shape is {tuple(output.shape)}")
+        if output.dtype.itemsize >= 4 and not output.is_floating_point():
+            output = output.double()  # whole numbers as they are
+        precise = torch.promote_types(output.dtype, torch.float32)
+        return output.to(precise).unflatten(0, (number, self.rows))
 
     def ends(self, function: Callable[..., Tensor], at_once: int) -> tuple[Tensor, Tensor]:
         """Return f(x), (rows, *outputs), and f of every baseline, (baselines, rows, *outputs), at most `at_once`

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
+from dasp.games.call_options import number_of, positive_number, shown, tensor_of, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
 from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like
+from dasp.models.misfit import check_plain, misfit
+from dasp.models.witness import Witness, alike
 
 __all__ = [
     "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
@@ -37,16 +41,16 @@ _CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contr
 
 
 def check_positive(**options: int | None) -> None:
-    """Raise an error for numbers below 1, by the names of their options."""
+    """Raise an error for what is no whole number of at least 1, by the names of the options."""
     for name, value in options.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        if value is not None:
+            whole_number(name, value, 1)
 
 
 def check_tolerance(tolerance: float | None) -> None:
     """Raise an error for a tolerance that cannot be reached."""
-    if tolerance is not None and not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, not {tolerance}")
+    if tolerance is not None:
+        positive_number("tolerance", tolerance)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,11 @@ def _is_background(inputs: Any, baselines: Any) -> bool:
 
 def _rows_alike(x: Any, baseline: Any) -> bool:
     both = isinstance(x, Tensor) and isinstance(baseline, Tensor)
-    return both and baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
+    return both and not x.is_nested and not baseline.is_nested and _same_rows(x, baseline)
+
+
+def _same_rows(x: Tensor, baseline: Tensor) -> bool:
+    return baseline.dim() == x.dim() > 0 and baseline.shape[1:] == x.shape[1:]
 
 
 def games(arguments: Arguments) -> list[Game]:
@@ -178,14 +186,13 @@ def _inputs(inputs: Any) -> tuple[Tensor, ...]:
         raise TypeError(f"inputs must be a tensor, or a tuple or dictionary of tensors, not {_kind(inputs)}")
     for i, x in enumerate(on):
         name = "inputs" if len(on) == 1 else f"inputs[{i}]"
-        if x.is_complex() or x.is_quantized:
-            raise TypeError(f"{name} has dtype {x.dtype}; floating point, integer or bool is needed")
+        check_plain(x, name)
         if x.dim() == 0 or len(x) == 0:
             raise ValueError(f"{name} has shape {tuple(x.shape)}: at least one row is needed, along dimension 0")
         if len(x) != len(on[0]):
             raise ValueError(f"inputs have different numbers of rows: {[len(x) for x in on]}")
         _finite(x, name)
-    return tuple(x.detach() for x in on)
+    return tuple(x.detach().resolve_neg() for x in on)
 
 
 def _kind(x: Any) -> str:
@@ -211,15 +218,19 @@ def _baselines(on: tuple[Tensor, ...], baselines: Baselines) -> tuple[Tensor, ..
 
 
 def _plain(baseline: Any) -> bool:
-    return baseline is None or isinstance(baseline, (int, float))
+    return baseline is None or isinstance(number_of(baseline), (int, float))
 
 
 def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
     if baseline is None:
         return torch.zeros_like(x[:1]).expand(x.shape)
-    if not isinstance(baseline, (int, float, Tensor)):
+    if isinstance(baseline, Tensor):
+        check_plain(baseline, name)
+        value = baseline.detach().to(x.device)
+    elif _plain(baseline):
+        value = tensor_of(number_of(baseline), x.device)
+    else:
         raise TypeError(f"{name} must be None, a number or a tensor, not {_kind(baseline)}")
-    value = torch.as_tensor(baseline, device=x.device).detach()
     _finite(value.reshape(1, -1), name)
     if value.dim() and value.shape not in (x.shape, x.shape[1:], (1, *x.shape[1:])):
         raise ValueError(
@@ -228,7 +239,9 @@ def _baseline(x: Tensor, baseline: Any, name: str) -> Tensor:
         )
     cast = value.to(x.dtype)
     if not x.is_floating_point() and not bool((cast == value).all()):
-        raise ValueError(f"{name} must be whole numbers, as the input has dtype {x.dtype}")
+        raise ValueError(f"{name} must be whole numbers, as the input has dtype {x.dtype}, and such as it can hold")
+    if not bool(cast.isfinite().all()):
+        raise ValueError(f"{name} has numbers that {x.dtype} cannot hold, which is the dtype of the inputs")
     return cast.expand(x.shape)
 
 
@@ -241,7 +254,7 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
             masks.append(torch.arange(start, start + size, device=x.device).view(1, *x.shape[1:]))
             start += size
         return tuple(masks)
-    given = (feature_mask,) if isinstance(feature_mask, Tensor) else tuple(feature_mask)
+    given = tuple(feature_mask) if isinstance(feature_mask, (tuple, list)) else (feature_mask,)
     if not all(isinstance(mask, Tensor) for mask in given):
         raise TypeError(f"feature_mask must be a tensor or a tuple of tensors, not {_kind(feature_mask)}")
     if len(given) != len(on):
@@ -249,6 +262,8 @@ def _masks(on: tuple[Tensor, ...], feature_mask: Any) -> tuple[Tensor, ...]:
     result = []
     for i, (x, mask) in enumerate(zip(on, given, strict=True)):
         name = "feature_mask" if len(on) == 1 else f"feature_mask[{i}]"
+        if not mask.is_complex():
+            check_plain(mask, name)
         if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
             raise TypeError(f"{name} has dtype {mask.dtype}; player numbers are integers")
         rows = len(mask) if mask.dim() == x.dim() else 1
@@ -306,8 +321,10 @@ class Selection:
             return Selection(values.reshape(rows, -1).argmax(1).cpu(), outputs)
         try:
             return Selection(_chosen(number, target), outputs)
-        except (IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"target {target} does not fit outputs of shape {tuple(values.shape)}: {error}") from error
+        except (IndexError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+            raise ValueError(
+                f"target {shown(target)} does not fit outputs of shape {tuple(values.shape)}: {line_of(error)}"
+            ) from error
 
     def captum_targets(self) -> Iterator[Any]:
         """Yield what Captum takes for `target`, for one selected output after the other: a number or a tuple of
@@ -336,22 +353,28 @@ class Selection:
 def _chosen(number: Tensor, target: Any) -> Tensor:
     """Those of the outputs' numbers (rows, *outputs) that Captum's target selects: an index (or a tuple of them) for
     all rows, or a tensor or list with one for each row."""
+    target = torch.from_numpy(target) if isinstance(target, np.ndarray) else number_of(target)
     if isinstance(target, Tensor):
-        if target.is_floating_point() or target.dim() > 1:
+        check_plain(target, "a tensor of targets")
+        if target.is_floating_point() or target.dtype == torch.bool or target.dim() > 1:
             raise TypeError("a tensor of targets has an integer for each row, or one for all")
         target = int(target) if target.numel() == 1 else target.tolist()
-    if isinstance(target, (int, tuple)):
-        index = (target,) if isinstance(target, int) else target
-        return number[(slice(None), *index)]
     if not isinstance(target, list):
-        raise TypeError("an integer, a tuple, a tensor or a list is needed")
+        return number[(slice(None), *_place(target))]
     if len(target) != len(number):
         raise ValueError(f"there are {len(target)} targets for {len(number)} rows")
-    if all(isinstance(each, int) for each in target):
-        if number.dim() != 2:
-            raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
-        return number[torch.arange(len(number)), torch.tensor(target)]
-    return torch.stack([number[(row, *each)] for row, each in enumerate(target)])
+    places = [_place(each) for each in target]
+    if number.dim() != 2 and any(len(place) == 1 for place in places):
+        raise ValueError("an integer for each row needs outputs with one dimension beside the rows")
+    return torch.stack([number[(row, *place)] for row, place in enumerate(places)])
+
+
+def _place(target: Any) -> tuple[Any, ...]:
+    """The place of an output: an integer, or a tuple of them."""
+    place = tuple(map(number_of, target)) if isinstance(target, tuple) else (number_of(target),)
+    if not all(isinstance(index, int) and not isinstance(index, bool) for index in place):
+        raise TypeError("an integer, a tuple of integers, a tensor or a list is needed")
+    return place
 
 
 @dataclass(frozen=True)
@@ -369,6 +392,7 @@ class Request:
     are evaluated once."""
 
     function: Callable[..., Tensor]
+    witness: Witness  # the same function, watched while it is evaluated
     games: list[Game]
     selections: list[Selection]
     full: Tensor  # f(x), selected: (rows, *selected)
@@ -387,14 +411,20 @@ class Request:
         parts = games(arguments)
         if arguments.names:
             function = forward_of(function, names=arguments.names)
+        witness = Witness(function, parts[0].has_rows, rounding)
         try:
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
+            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
         except SeveralOutputs:
             function = forward_of(function)
-            _check_function(function, parts[0], at_once or parts[0].rows_at_once, rounding)
-        if _suits_channels_last(function, parts[0], rounding):
+            witness = Witness(function, parts[0].has_rows, rounding)
+            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
+        except (RuntimeError, IndexError, TypeError) as error:
+            if why := misfit(error, function, arguments.inputs):
+                raise BadInput(why) from error
+            raise
+        if _suits_channels_last(function, parts[0], witness.rounding):
             parts = [replace(game, channels_last=True) for game in parts]
-        ends = [game.ends(function, at_once or game.rows_at_once) for game in parts]
+        ends = [game.ends(witness, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         whole = Selection.of(full, arguments.target)
         selections, start = [], 0
@@ -402,7 +432,7 @@ class Request:
             selections.append(whole.rows(slice(start, start + game.rows)))
             start += game.rows
         grouped = arguments.feature_mask is not None
-        return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
+        return Request(function, witness, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
     def of_function(self, function: Callable[..., Tensor]) -> Request:
         """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
@@ -410,7 +440,8 @@ class Request:
         function = like(self.function, function)
         if function is self.function:
             return self
-        ends = [game.ends(function, game.rows_at_once) for game in self.games]
+        witness = Witness(function, self.games[0].has_rows, self.witness.rounding)
+        ends = [game.ends(witness, game.rows_at_once) for game in self.games]
         try:
             full = torch.cat([s(end[0]) for s, end in zip(self.selections, ends, strict=True)])
             empties = torch.cat([s(end[1]) for s, end in zip(self.selections, ends, strict=True)], 1)
@@ -420,7 +451,7 @@ class Request:
                 f"the model of the prior has outputs of shape {outputs}, and the model that is explained of shape "
                 f"{tuple(self.selections[0].outputs)}: they must be the same outputs"
             ) from error
-        return replace(self, function=function, full=full, empties=empties)
+        return replace(self, function=function, witness=witness, full=full, empties=empties)
 
     @property
     def empty(self) -> Tensor:
@@ -460,7 +491,7 @@ class Request:
         `missing="drop"`."""
         for (rows, game, select), origin in zip(self.parts(), self._origins(), strict=True):
             yield Evaluator(
-                self.function, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
+                self.witness, game, select, self.empty[rows].cpu().double(), self.full[rows].cpu().double(),
                 at_once or game.rows_at_once, progress, origin.rows, origin.players, origin.everybody,
                 game.group_averages(self.empties[:, rows].cpu().double()), missing,
             )  # fmt: skip
@@ -563,29 +594,22 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
 
 
-def _check_function(function: Callable[..., Any], game: Game, at_once: int, rounding: float) -> None:
+def _check_function(witness: Witness, game: Game, at_once: int) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
-    batch. The first row's baseline is evaluated twice in one batch, and once beside another coalition."""
-    if isinstance(function, nn.Module):
-        check_evaluation_mode(function)
+    batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside
+    another coalition, if two rows may be, and both by themselves."""
+    if isinstance(witness.function, nn.Module):
+        check_evaluation_mode(witness.function)
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
     half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
-    nobody = torch.zeros_like(half)
-    same = _outputs(function, first, (nobody, nobody), at_once)
-    if not _alike(same[0], same[1], rounding):
-        raise ValueError(
-            "the model's outputs for the same input differ from one evaluation to the next (dropout that is always "
-            "on, or random numbers of its own): its Shapley values would be noise; make it deterministic (before "
-            "torch.export.export, call model.eval())"
-        )
-    if at_once > 1 and not _alike(same[0], _outputs(function, first, (nobody, half), at_once)[0], rounding):
-        raise ValueError(
-            "the model's output for a row depends on the rows beside it in the batch (a batch norm without running "
-            "statistics, a sum, softmax or norm over dimension 0, or dynamic quantisation): every row must be computed "
-            "by itself; with internal_batch_size=1 it is"
-        )
+    both = torch.stack([torch.zeros_like(half), half])[:, None]
+    with torch.no_grad():
+        first.evaluate(witness, both if at_once > 1 else both[:1])
+        if witness.loses_dimension and game.rows > 1:
+            witness.check_two(*first.arguments(both))
 
 
+@torch.no_grad()
 def _suits_channels_last(function: Callable[..., Any], game: Game, rounding: float) -> bool:
     """Return True if the model has convolutions of images that a processor computes, and is the same function of images
     whose channels are last in memory. It is tried, as a model may ask for another layout (by `view`, say)."""
@@ -596,26 +620,10 @@ def _suits_channels_last(function: Callable[..., Any], game: Game, rounding: flo
         return False
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
     everybody = torch.ones(game.count, dtype=torch.bool, device=game.device)
-    usual = _outputs(function, first, (everybody,), 1)
+    usual = first.evaluate(function, everybody[None, None])
     try:
-        other = _outputs(function, replace(first, channels_last=True), (everybody,), 1)
+        other = replace(first, channels_last=True).evaluate(function, everybody[None, None])
     except RuntimeError as error:
         log.debug("the model takes no images with their channels last in memory: %s", line_of(error))
         return False
-    return _alike(usual, other, rounding)
-
-
-@torch.no_grad()
-def _outputs(function: Callable[..., Any], row: Game, coalitions: tuple[Tensor, ...], at_once: int) -> Tensor:
-    """The outputs for coalitions of one row, in one batch if that is allowed."""
-    parts = torch.stack(coalitions)[:, None].split(at_once)
-    return torch.cat([row.evaluate(function, part) for part in parts])[:, 0]
-
-
-def _alike(a: Tensor, b: Tensor, rounding: float) -> bool:
-    """Equal up to rounding, which may depend on the place in a batch; what is not finite is another matter."""
-    if not bool(a.isfinite().all() and b.isfinite().all()):
-        return True
-    scale = float(torch.maximum(a.abs().max(), b.abs().max())) if a.numel() else 0.0
-    precision = max(torch.finfo(a.dtype).eps, rounding) ** 0.5 if a.is_floating_point() else 0.0
-    return bool(((a - b).abs() <= 10 * precision * scale).all())
+    return alike(usual, other, rounding)

@@ -131,6 +131,8 @@ def find(text: str) -> str:
     """
     spellings = {key: key for key in METHODS}
     spellings |= {method.name.casefold(): key for key, method in METHODS.items()} | SHORT_NAMES
+    if not isinstance(text, str):
+        raise BadInput(f"a method is its name, or an Attribution that was made for the model, not {text!r}")
     wanted = text.strip().casefold()
     if wanted in spellings:
         return spellings[wanted]

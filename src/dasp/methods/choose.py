@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,10 +43,11 @@ from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATI
 from dasp.attribution.gradient_dasp import GradientDASP, automatic_columns
 from dasp.attribution.gradient_shapley import FewGradients
 from dasp.errors import BadInput, OverflowingRows, UnsupportedOperation, UntraceableModel, line_of
+from dasp.games.call_options import read_options
 from dasp.games.counting import GRADIENT, Count, Threads
 from dasp.games.evaluator import Missing
 from dasp.games.game import Game
-from dasp.games.request import Request, check_positive, check_tolerance
+from dasp.games.request import Request
 from dasp.methods.catalogue import METHODS, PRIOR_NODES, Method
 from dasp.models.calling import innermost
 
@@ -90,10 +91,10 @@ class Budget:
     missing: Missing = "raise"  # what to do about coalitions without a finite value
 
     def __post_init__(self) -> None:
-        check_positive(max_evaluations=self.max_evaluations, batch_size=self.batch_size)
-        check_tolerance(self.tolerance)
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ValueError(f"max_seconds must be positive, not {self.max_seconds}")
+        for name, value in read_options(vars(self), {own.name: own.default for own in fields(self)}).items():
+            object.__setattr__(self, name, value)  # as it was meant
+        if self.max_seconds == 0:
+            raise ValueError("max_seconds must be positive, not 0")
         if self.max_seconds is not None and self.max_evaluations is not None:
             raise BadInput("a budget is a number of evaluations or of seconds, not both")
 

@@ -10,7 +10,7 @@ number of rows (`check_dynamic_batch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -83,6 +83,10 @@ def forward_of(model: Callable[..., Any], output: Output = None, names: Names = 
     >>> forward_of(lambda x, scale: {"twice": 2 * x, "scaled": scale * x}, "scaled", (None, "scale"))(torch.ones(2), 3)
     tensor([3., 3.])
     """
+    if not all(isinstance(step, Hashable) for step in (output if isinstance(output, tuple) else (output,))):
+        raise BadInput(
+            f"output is the name or index of a result, or several on the way to it, not a {type(output).__name__}"
+        )
     key = (id(model), output, names)
     made = _MADE.get(key)
     if made is None:

@@ -33,7 +33,8 @@ from dasp.models.export_lock import evaluation_lock
 
 __all__ = [
     "BlackBox", "KerasModel", "MultilayerPerceptron", "Normalized", "TorchScript", "converted", "device_of",
-    "encoder_and_network", "exported_module", "input_dtype", "normalized", "onnx_model", "takes_integers",
+    "encoder_and_network", "exported_module", "input_dtype", "normalized", "onnx_model", "own_dtype",
+    "takes_integers",
 ]  # fmt: skip
 
 
@@ -76,12 +77,21 @@ def exported_module(program: ExportedProgram) -> fx.GraphModule:
     return result
 
 
-def input_dtype(model: Any) -> torch.dtype:
-    """Return the dtype of a model's weights; of a function, the floating-point one that it has as an attribute, or
-    torch's default."""
+def own_dtype(model: Any) -> torch.dtype | None:
+    """Return the dtype of a model's weights; of a function, the floating-point one that it has as an attribute. None of
+    what computes with the numbers as they are.
+
+    >>> own_dtype(nn.Linear(2, 1)), own_dtype(lambda x: x.sum(1))
+    (torch.float32, None)
+    """
     weights = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else (model,)
     dtypes = [x.dtype for x in weights if isinstance(getattr(x, "dtype", None), torch.dtype)]
-    return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.get_default_dtype())
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), None)
+
+
+def input_dtype(model: Any) -> torch.dtype:
+    """Return the dtype of a model's weights, or torch's default; see `own_dtype`."""
+    return own_dtype(model) or torch.get_default_dtype()
 
 
 def device_of(model: Any) -> torch.device | None:
@@ -122,11 +132,11 @@ class Normalized(nn.Module):
 
 
 def normalized(
-    model: Callable[..., Any], mean: Any, std: Any, dtype: torch.dtype, device: torch.device | str | None
+    model: Callable[..., Any], mean: Any, std: Any, dtype: torch.dtype | None, device: torch.device | str | None
 ) -> tuple[Callable[..., Any], int]:
     """Return the model as a function of numbers that are normalised first, and the number of channels that this is for,
     which is 1 if it is for any number. A mean or std that is None is left out."""
-    centre, scale = (_numbers(name, given, absent, dtype, device)
+    centre, scale = (_numbers(name, given, absent, dtype or torch.float64, device)
                      for name, given, absent in (("mean", mean, 0.0), ("std", std, 1.0)))  # fmt: skip
     if bool((scale <= 0).any()):
         raise BadInput(f"std is {std!r}: positive numbers are needed")
@@ -141,6 +151,8 @@ def normalized(
 
 
 def _scaled(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    if x.is_floating_point():
+        mean, std = mean.to(x.dtype), std.to(x.dtype)
     return (x - _along_channels(mean, x)) / _along_channels(std, x)
 
 
@@ -153,9 +165,10 @@ def _numbers(name: str, given: Any, absent: float, dtype: torch.dtype, device: t
         given = np.array(given)  # a copy: torch warns of arrays that cannot be written to, as those of pandas are
     try:
         numbers = torch.as_tensor(absent if given is None else given, dtype=dtype, device=device)
+        finite = bool(numbers.isfinite().all())
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"{name} is {given!r}: a number, or one for each channel, is needed") from error
-    if numbers.dim() > 1 or not bool(numbers.isfinite().all()):
+    if numbers.dim() > 1 or not finite or (isinstance(given, Tensor) and given.is_complex()):
         raise BadInput(f"{name} is {given!r}: a finite number, or one for each channel, is needed")
     return numbers
 

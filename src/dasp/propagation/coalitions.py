@@ -33,7 +33,7 @@ Rank = int | Literal["full"]
 
 def column_count(rank: Rank, players: int) -> int:
     """Return the number of factor columns for a `rank` argument: at most one per player."""
-    if rank == "full":
+    if isinstance(rank, str) and rank == "full":
         return players
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
         raise ValueError(f'rank must be a number of columns or "full", not {rank!r}')

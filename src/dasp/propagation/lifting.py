@@ -19,7 +19,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -29,6 +29,7 @@ from torch.utils import _pytree
 
 from dasp.errors import Operation, UnsupportedOperation
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.witness import Places
 from dasp.propagation.fusion import fused, joined_norms
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.registry import Rule, conditional_rule, evaluate, named, rule_of
@@ -46,6 +47,7 @@ class Lifted:
 
     exact: fx.GraphModule
     random: fx.GraphModule
+    places: Places = field(default_factory=partial(Places, share=None))  # of its rows, to be propagated again
 
     def __call__(self, *inputs: Any) -> Gaussian:
         """Run both halves, for inputs that are Gaussians already."""

@@ -112,10 +112,10 @@ class BayesianShapley(PlayerMethod):
         Args:
             inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             max_evaluations: how many coalitions to evaluate per row, f(input) and f(baseline) included (each of them
-                once for every row of a background). 2^N gives the exact values. A call evaluates four coalitions more,
-                to see that the model is a function of each row by itself. With up to 64 players, each output of a row
-                gets a regression of its own, with the interactions that it is likely to have, from 2,050 on (0.4 to 2
-                seconds), and without a prior from 8N + 2 to 1,024 (some milliseconds).
+                once for every row of a background). 2^N gives the exact values. A call evaluates some of them again
+                (about ten, and one in a hundred), to see that the model is a function of each row by itself. With up to
+                64 players, each output of a row gets a regression of its own, with the interactions that it is likely
+                to have, from 2,050 on (0.4 to 2 seconds), and without a prior from 8N + 2 to 1,024 (some milliseconds).
             max_seconds: stop when a row took so many seconds, all linear algebra included; not before there are
                 10 evaluations. (This alone looks at the clock: all else is the same on every machine.)
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest

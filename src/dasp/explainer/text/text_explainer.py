@@ -17,9 +17,10 @@ from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
 from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel
 from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
+from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Request, Selection, check_positive, output_number
+from dasp.games.request import Arguments, Request, Selection, output_number
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
 from dasp.models.calling import check_evaluation_mode
@@ -108,9 +109,10 @@ class TextExplainer:
             raise BadInput(f"players are 'token', 'word', 'sentence' or a function of a text, not {players!r}")
         if baselines is not None and not isinstance(baselines, str):
             raise BadInput(f"baselines are 'mask', 'pad', 'drop' or a text, not {baselines!r}")
+        given = {"batch_size": batch_size, "threads": threads, "device": device}
+        batch_size, threads, device = read_options(given, dict.fromkeys(given)).values()
         if device is not None and isinstance(model, nn.Module):
             model.to(device)
-        check_positive(batch_size=batch_size, threads=threads)
         self.model, self.players, self.output, self.batch_size = model, players, output, batch_size or _BATCH
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, baselines)
         if self.vocabulary is None:
