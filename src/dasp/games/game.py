@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dasp.models.calling import settled
 from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.values import NOBODY, Toggled
 
-__all__ = ["Game", "SeveralOutputs"]
+__all__ = ["BatchOutput", "Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
 _GROUPS = 8  # of baselines
@@ -23,6 +24,19 @@ _FINE = 3  # entries of a player, at most: a pixel's colours
 
 class SeveralOutputs(TypeError):
     """The model returned something else than a tensor."""
+
+
+class BatchOutput(ValueError):
+    """The model returned something else than a row for every row; `single` if it was one answer for all of them."""
+
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        super().__init__(f"the model must return one row per input row; for {rows} rows it gave the shape {shape}")
+        self.rows, self.shape = rows, shape
+
+    @property
+    def single(self) -> bool:
+        """True if there was one answer for all rows."""
+        return self.shape[:1] in ((), (1,))
 
 
 @dataclass(frozen=True)
@@ -217,6 +231,7 @@ class Game:
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
+        output = settled(output)
         if not isinstance(output, Tensor):
             raise SeveralOutputs(
                 f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
@@ -229,10 +244,7 @@ class Game:
         if output.dim() == 0 and number * self.rows == 1:
             output = output.view(1)  # of a model that squeezes
         if output.dim() == 0 or len(output) != number * self.rows:
-            raise ValueError(
-                f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
-                f"{tuple(output.shape)}"
-            )
+            raise BatchOutput(number * self.rows, tuple(output.shape))
         precise = output.is_floating_point() and torch.finfo(output.dtype).bits >= 32
         return (output if precise else output.float()).unflatten(0, (number, self.rows))
 
