@@ -21,7 +21,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
-from captum.attr import PerturbationAttribution, ShapleyValueSampling
+from captum.attr import Attribution, PerturbationAttribution, ShapleyValueSampling
 from captum.log import log_usage
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
@@ -295,6 +295,9 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
         """Answer an `attribute` call with options of `explain`; with standard deviations if `std`, with the
         completeness gaps if `delta`."""
         most, batch = torch.get_num_threads(), None
+        if isinstance(getattr(self.forward_func, "__self__", None), Attribution):
+            # One of Captum's attributions (`LLMAttribution`, say) works with this one, and counts on its default.
+            perturbations_per_eval = perturbations_per_eval or 1
         if perturbations_per_eval is not None:
             options["internal_batch_size"] = self._at_once(arguments, perturbations_per_eval, **options)
         with torch_threads(1):  # a few evaluations
