@@ -295,7 +295,7 @@ class Language(nn.Module):
         torch.manual_seed(5)
         self.embedded, self.out = nn.Embedding(8, 4), nn.Linear(4, 8)
 
-    def forward(self, input_ids, attention_mask=None):
+    def forward(self, input_ids, **_):
         logits = self.out(torch.tanh(self.embedded(input_ids).cumsum(1)))
         return type("Result", (), {"logits": logits})
 
