@@ -286,7 +286,11 @@ class Words:
         return attributions
 
     def decode(self, ids):
-        return str(ids)
+        return "".join(chr(ord("a") + int(i)) for i in ids)
+
+    def __call__(self, text, **_):
+        places = [(i, i + 1) for i in range(len(text))]
+        return {"input_ids": [ord(letter) - ord("a") for letter in text], "offset_mapping": places}
 
 
 class Language(nn.Module):
