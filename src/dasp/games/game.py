@@ -290,7 +290,7 @@ class Game:
         """Return attributions (rows, *selected, *input) as values of players, (players, rows, *selected) in float64
         on the CPU: of their entries the mean if each has the value of the player (`whole`), else the sum."""
         lead = tensors[0].dim() - self.masks[0].dim()
-        entries = torch.cat([x.cpu().double().flatten(lead) for x in tensors], lead)
+        entries = torch.cat([x.cpu().double().reshape(*x.shape[:lead], -1) for x in tensors], lead)
         players = torch.cat([mask.cpu().flatten() for mask in self.masks])
         values = torch.zeros(*entries.shape[:lead], self.count, dtype=torch.float64).index_add_(lead, players, entries)
         if whole:

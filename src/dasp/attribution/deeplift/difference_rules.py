@@ -246,8 +246,10 @@ def log_odds(x: Difference, dim: int) -> Difference:
     """Return x_j − log Σ_{k≠j} exp x_k along a dimension; see the module's docstring.
 
     What concerns all entries but one is a sum over all minus that one, except for the largest entry of either end:
-    there the others are summed by themselves, as the difference would cancel.
+    there the others are summed by themselves, as the difference would cancel. All of it is in float64, as what entries
+    have in common may be large, and cancels.
     """
+    dtype, x = x.reference.dtype, x.each(torch.Tensor.double)
     ends = (x.reference, x.value)
     tops = [torch.zeros_like(end, dtype=torch.bool).scatter(dim, end.argmax(dim, keepdim=True), True) for end in ends]
     every = _Exponentials(ends, x.change, dim)
@@ -266,7 +268,7 @@ def log_odds(x: Difference, dim: int) -> Difference:
             sums = torch.where(top, (others.slopes * data).sum(dim, keepdim=True), sums)
         return data + sums * raised(-slopes, power)
 
-    return weighted(x.reference - logs[0], linear, x)
+    return weighted(x.reference - logs[0], linear, x).each(lambda part: part.to(dtype))
 
 
 class _Exponentials:
