@@ -108,6 +108,10 @@ class DeepExplainer:
         first = tuple(x[:1] for x in background) if isinstance(background, tuple) else background[:1]
         self.expected_value = np.atleast_1d(self.explainer.attribute(first).base[0].detach().numpy())
 
+    def __call__(self, rows: Any, **_: Any) -> Any:
+        """Return the explanation."""
+        return self.explainer(tuple(rows) if isinstance(rows, list) else rows)
+
     def shap_values(self, rows: Any, **_: Any) -> Any:
         """Return the values, with the outputs as the last dimension, for each input if there are several."""
         found = self.explainer.attribute(tuple(rows) if isinstance(rows, list) else rows)
