@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test quick browser lint docs benchmark notebooks clean
+.PHONY: install demo test quick browser lint docs benchmark conformance notebooks clean
 
 install: $(STAMP)
 
@@ -58,6 +58,12 @@ benchmark: install
 	$(BIN)/python benchmarks/background.py
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python -m reproduction benchmark
+
+# Other libraries' own tests on our classes: make conformance CAPTUM=../captum SHAP=../shap SHAPIQ=../shapiq [SAVE=1]
+conformance: install
+	$(BIN)/pip install --quiet --disable-pip-version-check parameterized
+	OMP_NUM_THREADS=1 $(BIN)/python -m conformance $(if $(CAPTUM),--captum $(CAPTUM)) $(if $(SHAP),--shap $(SHAP)) \
+		$(if $(SHAPIQ),--shapiq $(SHAPIQ)) $(if $(SAVE),--save)
 
 notebooks: install  # run them at their full size and save what they print and draw, in about four minutes
 	$(BIN)/python docs/run_notebooks.py

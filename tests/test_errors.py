@@ -37,7 +37,6 @@ BAD_ARGUMENTS = {
     "no batch": (dict(inputs=torch.tensor(1.0)), ValueError, "at least one row"),
     "different rows": (dict(inputs=(X, X[:1])), ValueError, "different numbers of rows"),
     "no players": (dict(inputs=X[:, :0]), ValueError, "no players"),
-    "one player": (dict(inputs=X, feature_mask=torch.zeros(4, dtype=int)), ValueError, "only one player"),
     "baseline shape": (dict(inputs=X, baselines=torch.ones(2, 3)), ValueError, r"baselines has shape \(2, 3\)"),
     "baseline type": (dict(inputs=X, baselines="zero"), TypeError, "baselines"),
     "baseline tuple": (dict(inputs=X, baselines=(0, 0)), ValueError, "2 baselines"),
@@ -110,12 +109,27 @@ class OneNumber(nn.Module):
         return x.sum()
 
 
-@pytest.mark.parametrize("model", [TwoOutputs().eval(), OneNumber().eval()])
-def test_outputs_that_cannot_be_explained(model):
-    with pytest.raises(ValueError, match=r"must return one row|it returns 0 \(2, 4\), 1 \(2, 4\); give .* output="):
-        DASP(model).attribute(X)
-    with pytest.raises(ValueError, match=r"must return one row|it returns 0 \(2, 4\), 1 \(2, 4\); give .* output="):
-        ExactShapley(model).attribute(X)
+class FourNumbers(nn.Module):
+    def forward(self, x):
+        return x.sum(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (TwoOutputs().eval(), r"it returns 0 \(2, 4\), 1 \(2, 4\); give .* output="),
+        (FourNumbers().eval(), r"must return one row per input row; for 2 rows it gave the shape \(4,\)"),
+    ],
+)
+@pytest.mark.parametrize("method", [DASP, ExactShapley])
+def test_outputs_that_cannot_be_explained(method, model, message):
+    with pytest.raises(ValueError, match=message):
+        method(model).attribute(X)
+
+
+def test_propagation_explains_rows_not_whole_batches():
+    with pytest.raises(ValueError, match=r"it gave the shape \(\). DASP explains rows here; .* ExactShapley"):
+        DASP(OneNumber().eval()).attribute(X)
 
 
 def test_two_outputs_are_refused_by_propagate():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 import warnings
 
 import numpy as np
@@ -337,22 +338,82 @@ def test_gradients_may_be_off_but_not_inference_mode():
         DeepLiftRevealCancel(model).attribute(x)
 
 
+# Softmax.
+
+
+@pytest.mark.parametrize("logarithm", [False, True])
+@pytest.mark.parametrize("classes", [1, 2, 3, 7])
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_softmax_is_complete_at_any_size(classes, scale, logarithm):
+    last = nn.LogSoftmax(-1) if logarithm else nn.Softmax(-1)
+    model = nn.Sequential(dense(6, 9, classes), last.double()).eval()
+    x, baseline = scale * torch.randn(2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for rule in NONLINEAR:
+        _, delta = DeepLiftRevealCancel(model, rule=rule).attribute(x, baseline, return_convergence_delta=True)
+        assert delta.abs().max() <= 1e-12 * scale
+
+
+def test_softmax_of_two_is_the_sigmoid_of_their_difference():
+    x, baseline = 2 * torch.randn(2, 6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    difference = nn.Linear(2, 1, bias=False).double()
+    with torch.no_grad():
+        difference.weight.copy_(torch.tensor([[1.0, -1.0]]))
+    alone = nn.Sequential(difference, nn.Sigmoid()).eval()
+    for rule in NONLINEAR:
+        actual, expected = (
+            DeepLiftRevealCancel(model, rule=rule).attribute(x, baseline, target=0)
+            for model in (nn.Softmax(1).eval(), alone)
+        )
+        torch.testing.assert_close(actual, expected)
+
+
+def test_softmax_of_three_has_the_weights_of_exponentials_rescaled():
+    torch.manual_seed(3)
+    x, baseline = torch.randn(2, 1, 3, dtype=torch.float64)
+    actual = DeepLiftRevealCancel(nn.Softmax(1).eval(), rule="rescale").attribute(x, baseline, target=0)[0]
+    (x,), (b,) = x.tolist(), baseline.tolist()
+
+    def sigmoid(d):
+        return 1 / (1 + math.exp(-d))
+
+    sums = [math.exp(end[1]) + math.exp(end[2]) for end in (x, b)]
+    odds = [end[0] - math.log(total) for end, total in zip((x, b), sums, strict=True)]
+    slope = (sigmoid(odds[0]) - sigmoid(odds[1])) / (odds[0] - odds[1])
+    of_sum = (math.log(sums[0]) - math.log(sums[1])) / (sums[0] - sums[1])
+    expected = [slope * (x[0] - b[0]), *(-slope * of_sum * (math.exp(x[k]) - math.exp(b[k])) for k in (1, 2))]
+    assert actual.tolist() == pytest.approx(expected)
+
+
+def test_masked_attention_has_contributions_and_what_is_common_has_none():
+    class Attention(nn.Module):
+        def forward(self, x):
+            scores = (x @ x.transpose(1, 2)).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+            return (scores.softmax(-1) @ x).sum(2)
+
+    x = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    result, delta = DeepLiftRevealCancel(Attention().eval()).attribute(x, return_convergence_delta=True)
+    assert delta.abs().max() < 1e-12
+    assert not result[:, 0, 1:].any()  # the first position sees itself only
+    shifted = DeepLiftRevealCancel(nn.Softmax(1).eval(), rule="rescale").attribute(x[0] * 0 + 3.0, x[0] * 0)
+    torch.testing.assert_close(shifted.sum(2), torch.zeros(5, 4, dtype=torch.float64))
+
+
 # Errors.
 
 
-class Attention(nn.Module):
+class Unusual(nn.Module):
     def forward(self, x):
-        chosen = x.softmax(1)
+        chosen = x.cumprod(1)
         return torch.lgamma(chosen) * x.argmax(1, keepdim=True)
 
 
 def test_operations_without_a_rule_are_listed_with_the_users_lines():
     with pytest.raises(UnsupportedOperation) as caught:
-        DeepLiftRevealCancel(Attention().eval()).attribute(torch.rand(2, 3))
+        DeepLiftRevealCancel(Unusual().eval()).attribute(torch.rand(2, 3))
     message = str(caught.value)
     assert "3 operation(s)" in message
     assert "differences" in message
-    assert "chosen = x.softmax(1)" in message
+    assert "chosen = x.cumprod(1)" in message
     assert message.count("test_deeplift.py") == 3
     assert "BayesianShapley" in message
 

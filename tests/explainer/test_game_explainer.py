@@ -291,8 +291,8 @@ def test_what_has_no_value_is_left_out(workers, players):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((interacting, 1), {}, "at least 2 players .*, not 1"),
-        ((interacting, []), {}, "at least 2 players .*, not 0"),
+        ((interacting, 0), {}, "at least one player, not 0"),
+        ((interacting, []), {}, "at least one player, not 0"),
         ((interacting, 2.5), {}, "players are a number, or a list of names, not 2.5"),
         ((interacting, "abc"), {}, "players are a number, or a list of names, not 'abc'"),
         ((3, 3), {}, "a game is a function of masks, not a int"),

@@ -87,7 +87,7 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "skips.json": '{"one": ["a", "b"], "two": ["c"]}', "twice.json": '{"one": ["a", "b"], "two": ["a", "c", "d"]}',
         "strange.json": '{"one": ["a", "b", "c", "d"], "two": ["z"]}',
         "names.json": '{"one": ["a"], "one": ["b", "c", "d"]}',
-        "taken.json": '{"one": ["a", "b"], "gap": ["c", "d"]}', "one.json": '{"one": ["a", "b", "c", "d"]}',
+        "taken.json": '{"one": ["a", "b"], "gap": ["c", "d"]}',
         "hollow.json": '{"one": [], "two": ["a", "b", "c", "d"]}', "lone.json": '{"\\ud800": ["a", "b", "c", "d"]}',
         "deep.json": '{"one": ' + "[" * 100_000, "digits.json": '{"one": [' + "9" * 5000 + "]}",
         "nested.json": '{"one": [["a"], "b", "c", "d"]}', "none.json": "{}",

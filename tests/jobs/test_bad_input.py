@@ -249,7 +249,6 @@ CASES: dict[str, tuple[str, str]] = {
     "groups with a name twice": ("small:build rows.csv --players names.json", "two players have the same name"),
     "groups with a taken name": (
         "small:build rows.csv --players taken.json", "'gap' is the name of a column of the output"),
-    "one group": ("small:build rows.csv --players one.json", "only one player"),
     "no such groups": ("small:build rows.csv --players absent.json", "absent.json: no such file"),
     "groups that are a pipe": ("small:build rows.csv --players pipe.json", "--players: pipe.json: is a pipe"),
     "mask that is a pipe": ("small:build rows.csv --players pipe.npy", "--players: pipe.npy: is a pipe"),

@@ -227,6 +227,13 @@ def test_groups(here):
     assert np.allclose(named[["one", "two", "three"]].sum(axis=1), named.prediction - named.base_value, atol=1e-5)
 
 
+def test_one_group_has_all_of_the_difference(here):
+    (here / "everything.json").write_text('{"everything": ["a", "b", "c", "d"]}')
+    whole = done("small:build", "rows.csv", "--target", "0", "--players", "everything.json")
+    assert np.allclose(whole["everything"], whole.prediction - whole.base_value, atol=1e-6)
+    assert whole["everything"].abs().max() > 0.1
+
+
 def test_images(here):
     (here / "images" / "cats").mkdir(parents=True)
     pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 4), dtype=np.uint8)

@@ -12,6 +12,7 @@ mean, one for the variance and one for each column of factors.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
@@ -20,27 +21,80 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
-from captum.attr import Attribution
+from captum.attr import Attribution, PerturbationAttribution, ShapleyValueSampling
+from captum.log import log_usage
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from dasp.games.call_options import check_replicates, read_options
 from dasp.games.counting import GRADIENT, Count, suited_threads, torch_threads
 from dasp.games.evaluator import EvaluatedRow
-from dasp.games.game import Game
+from dasp.games.game import BatchOutput, Game
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Request, Selection
-from dasp.models.calling import Output, checked_model, forward_of
+from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive, games
+from dasp.models.calling import Output, checked_model, forward_of, one_tensor
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
 
-__all__ = ["GRADIENT", "Estimate", "PlayerMethod", "Profile", "PropagatedAttribution", "cost_of_prior",
-           "rows_at_once"]  # fmt: skip
+__all__ = ["GRADIENT", "Estimate", "EvaluatedAttribution", "PlayerMethod", "Profile", "PropagatedAttribution",
+           "WholeBatch", "cost_of_prior", "rows_at_once"]  # fmt: skip
 
 _ENOUGH_BITS = 32  # of a number that holds all values that people have
 # Numbers in the widest tensor at the frontier of a chunk.
 _CHUNK_ENTRIES = 2**19
+
+
+class WholeBatch:
+    """A function of whole batches as one of rows that are batches, and arguments of `attribute` that fit it.
+
+    A loss, or a score of a corpus, is a function of all rows together. Captum explains it with
+    `perturbations_per_eval=1`: an entry comes and goes in all rows at once, and its value is the same in each of them.
+    That is a game with one row, which is the batch: its inputs have one dimension more, a player has entries in all
+    rows, and a coalition is a batch that the model is called with by itself.
+
+    >>> batch = WholeBatch(lambda x: x.sum(), Arguments(torch.ones(4, 3)))
+    >>> batch(torch.ones(2, 4, 3)), batch.arguments.inputs.shape
+    (tensor([12., 12.]), torch.Size([1, 4, 3]))
+    """
+
+    def __init__(self, function: Callable[..., Any], arguments: Arguments) -> None:
+        (game, *others) = games(arguments)
+        if others:
+            raise ValueError(
+                "the model gives one answer for the whole batch, in which an entry is one player for all rows: "
+                "feature_mask must be the same for all of them"
+            )
+        self.function = forward_of(function, names=arguments.names) if arguments.names else function
+        self.extra, self.keys, self.single = game.extra, arguments.keys, game.single
+        self.dimensions = [x.dim() for x in game.on]
+        baselines = [torch.stack(parts) for parts in zip(*game.baselines, strict=True)]
+        self.arguments = Arguments(
+            self._form([x[None] for x in game.on]), self._form(baselines), arguments.target, None,
+            self._form([mask.expand(x.shape)[None] for x, mask in zip(game.on, game.masks, strict=True)]),
+            background=len(game.baselines) > 1,
+        )  # fmt: skip
+
+    def _form(self, tensors: list[Tensor]) -> Any:
+        return tensors[0] if self.single else tuple(tensors)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Return the answers for some batches, one after the other."""
+        extra = [tuple(x.clone() if isinstance(x, Tensor) else x for x in self.extra) for _ in inputs[0]]
+        batches = zip(*inputs, strict=True)
+        return torch.stack([one_tensor(self.function(*x, *more)) for x, more in zip(batches, extra, strict=True)])
+
+    def answer(self, attributions: Any) -> Any:
+        """Return attributions (1, *selected, rows, *entry) of each input as (1, *entry), or (*selected, *entry)."""
+        tensors = attributions if isinstance(attributions, tuple) else (attributions,)
+        parts = [self.outputs(x.select(-dimension, 0), dimension - 1)
+                 for x, dimension in zip(tensors, self.dimensions, strict=True)]  # fmt: skip
+        return dict(zip(self.keys, parts, strict=True)) if self.keys else self._form(parts)
+
+    def outputs(self, values: Tensor, dimensions: int = 0) -> Tensor:
+        """Return values (1, *selected, …), with a number of dimensions more, as Captum does: what the model returned
+        for the batch takes the place of the row."""
+        return values if values.dim() == 1 + dimensions else values[0]
 
 
 @dataclass(frozen=True)
@@ -55,12 +109,22 @@ class Estimate:
     background_std: list[Tensor] | None = None  # standard deviations for the choice of the background, if known
     gaps: Tensor | None = None  # Σ values − (f(x) − f(baseline)), if the method knows them already
 
-    def answer(self, request: Request, *, delta: bool = False, std: bool = False) -> Any:
-        """Return the result of `attribute`: values in the shape of the inputs, and what is asked for beside them."""
-        result = request.answer(_as_inputs(request, self.values))
-        if std and self.std is not None:
-            return result, request.answer(_as_inputs(request, self.std))
-        return (result, request.gaps(self.values) if self.gaps is None else self.gaps) if delta else result
+    def answer(
+        self, request: Request, batch: WholeBatch | None = None, *, std: bool = False, delta: bool = False,
+        return_input_shape: bool = True,
+    ) -> Any:  # fmt: skip
+        """Return the result of `attribute`: values in the shape of the inputs or by player, with the standard
+        deviations, if there are any, and the completeness gaps that are asked for. A request may be of a whole batch.
+        """
+        shaped = request.answer if return_input_shape else request.by_player
+        tensors = [self.values, self.std] if std and self.std is not None else [self.values]
+        parts = [shaped(_as_inputs(request, values)) for values in tensors]
+        if batch is not None:
+            parts = [batch.answer(part) if return_input_shape else batch.outputs(part, 1) for part in parts]
+        if delta:
+            gaps = request.gaps(self.values) if self.gaps is None else self.gaps
+            parts.append(gaps if batch is None else batch.outputs(gaps))
+        return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _as_inputs(request: Request, values: list[Tensor]) -> list[Tensor]:
@@ -132,7 +196,7 @@ def cost_of_prior(prior: Profile | None, samples: Callable[[Game], int]) -> Call
     return lambda game: prior.cost(game, samples(game)) // len(game.baselines) if prior else 0
 
 
-class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
+class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
     """A method of ours: with target=None it explains all outputs, a group of entries is one player, and baselines may
     be a background.
 
@@ -149,6 +213,12 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
         if not callable(forward_func):
             raise TypeError(f"a model is a module or a function, not a {type(forward_func).__name__}")
         super().__init__(forward_func if output is None else forward_of(forward_func, output))
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Wrap `attribute` as Captum wraps its own: `NoiseTunnel` calls what is inside, and usage is logged alike."""
+        super().__init_subclass__(**keywords)
+        if "attribute" in vars(cls):
+            cls.attribute = log_usage()(cls.attribute)
 
     @abstractmethod
     def explain(self, request: Request, *args: Any, **options: Any) -> Estimate:
@@ -170,15 +240,83 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
         parameters = signature(cls.explain).parameters.values()
         return {own.name: own.default for own in parameters if own.kind is Parameter.KEYWORD_ONLY}
 
-    def _attribute(self, arguments: Arguments, *, delta: bool = False, std: bool = False, **options: Any) -> Any:
-        """Answer an `attribute` call with options of `explain`; with the completeness gaps if `delta`, with standard
-        deviations if `std`."""
+    @classmethod
+    def get_name(cls) -> str:
+        """Return the name of the class in words.
+
+        >>> from dasp import BayesianShapley, GradientDASP
+        >>> BayesianShapley.get_name(), GradientDASP.get_name()
+        ('Bayesian Shapley', 'Gradient DASP')
+        """
+        return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", cls.__name__)
+
+    def has_convergence_delta(self) -> bool:
+        """Return True: `attribute` gives the completeness gap with return_convergence_delta."""
+        return True
+
+    def compute_convergence_delta(
+        self,
+        attributions: Tensors,
+        start_point: Baselines,
+        end_point: Tensors,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        feature_mask: Tensors | None = None,
+    ) -> Tensor:
+        """Return Σ attributions − (f(end_point) − f(start_point)) of attributions that `attribute` gave for the inputs
+        end_point and the baselines start_point: for each row, and for each output with target=None. A player with
+        several entries, by a feature_mask, counts once.
+
+        >>> from dasp import ExactShapley
+        >>> method, x = ExactShapley(lambda x: x.prod(1)), torch.ones(1, 2)
+        >>> method.compute_convergence_delta(method.attribute(x), 0, x)
+        tensor([0.])
+        """
+        arguments = Arguments.given(end_point, start_point, target, additional_forward_args, feature_mask)
+        request = Request.of(self.forward_func, arguments)
+        values = [v.to(request.games[0].dtype) for v in request.values_of(attributions)]
+        return request.gaps(values)
+
+    def attribute_future(self, *args: Any, **options: Any) -> torch.futures.Future[Any]:
+        """Return the result of `attribute`, which has the same arguments, as a Future, for models that return Futures.
+        These are waited for one after the other, so that the result is there when this returns."""
+        result: torch.futures.Future[Any] = torch.futures.Future()
+        result.set_result(self.attribute(*args, **options))
+        return result
+
+    @property
+    def _takes_batches(self) -> bool:
+        """True if functions of a whole batch can be explained, too."""
+        return False
+
+    def _attribute(
+        self,
+        arguments: Arguments,
+        *,
+        std: bool = False,
+        delta: bool = False,
+        return_input_shape: bool = True,
+        perturbations_per_eval: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Answer an `attribute` call with options of `explain`; with standard deviations if `std`, with the
+        completeness gaps if `delta`."""
+        most, batch = torch.get_num_threads(), None
+        if isinstance(getattr(self.forward_func, "__self__", None), Attribution):
+            # One of Captum's attributions (`LLMAttribution`, say) works with this one, and counts on its default.
+            perturbations_per_eval = perturbations_per_eval or 1
+        if perturbations_per_eval is not None:
+            options["internal_batch_size"] = self._at_once(arguments, perturbations_per_eval, **options)
         options = read_options(options, self.options())
         if std and self.profile().replicates:
             check_replicates(options[self.profile().samples or ""], self._unit)
-        at_once, most = options.get("internal_batch_size"), torch.get_num_threads()
         with torch_threads(1):  # a few evaluations
-            request = self._requested(arguments, at_once, most)
+            try:
+                request = self._requested(self.forward_func, arguments, options.get("internal_batch_size"), most)
+            except BatchOutput as error:
+                once = perturbations_per_eval == 1
+                request, batch, size = self._of_batch(arguments, error, options.get("internal_batch_size"), most, once)
+                options["internal_batch_size"] = size
         with torch_threads(min(most, self._threads or 1)):
             estimate = self.explain(request, **options)
         missed, tolerance = 0 if estimate.missed is None else int(estimate.missed.sum()), options.get("tolerance")
@@ -186,16 +324,52 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
             warnings.warn(
                 f"{missed} row(s) did not reach the tolerance {tolerance:g} with "
                 f"{self._shortfall(estimate, **options)}",
-                stacklevel=3,
+                stacklevel=4,  # of this, `attribute` and its wrapper
             )
-        return estimate.answer(request, delta=delta, std=std)
+        return estimate.answer(request, batch, std=std, delta=delta, return_input_shape=return_input_shape)
 
-    def _requested(self, arguments: Arguments, at_once: int | None, most: int) -> Request:
+    @staticmethod
+    def _at_once(
+        arguments: Arguments, perturbations_per_eval: int, internal_batch_size: int | None = None, **_: Any
+    ) -> int:
+        """Return the largest number of rows to evaluate at once, by how many times those of the inputs it is."""
+        check_positive(perturbations_per_eval=perturbations_per_eval)
+        if internal_batch_size is not None:
+            raise ValueError("perturbations_per_eval and internal_batch_size say the same: give one of them")
+        return perturbations_per_eval * arguments.rows
+
+    def _of_batch(
+        self, arguments: Arguments, error: BatchOutput, at_once: int | None, most: int, once: bool
+    ) -> tuple[Request, WholeBatch | None, int | None]:
+        """Return the request to a model that gives one answer for a batch, with how many rows to evaluate at once; or,
+        with a batch at `once`, anything else. A batch of one row is a row by itself."""
+        if not (error.single or once):
+            raise error
+        if not self._takes_batches:
+            raise ValueError(
+                f"{error}. {type(self).__name__} explains rows here; a function of the whole batch is explained by "
+                "ExactShapley, PermutationShapley or BayesianShapley, without a method as its prior"
+            ) from error
+        if arguments.rows == 1 and at_once != 1:
+            try:
+                return self._requested(self.forward_func, arguments, 1, most), None, 1
+            except BatchOutput:
+                if not once:
+                    raise
+        if at_once is not None and at_once < arguments.rows:
+            raise ValueError(
+                f"the model gives one answer for the whole batch of {arguments.rows} rows, so that it cannot be "
+                f"evaluated on {at_once} of them: leave internal_batch_size out"
+            )
+        batch = WholeBatch(self.forward_func, arguments)
+        return self._requested(batch, batch.arguments, None, most), batch, None
+
+    def _requested(self, function: Callable[..., Any], arguments: Arguments, at_once: int | None, most: int) -> Request:
         """Return the request. What the model does for the first one decides how many of torch's threads suit it."""
         if most == 1 or self._threads is not None:
-            return Request.of(self.forward_func, arguments, at_once=at_once)
+            return Request.of(function, arguments, at_once=at_once)
         made: list[Request] = []
-        count = Count.of(lambda: made.append(Request.of(self.forward_func, arguments, at_once=at_once)))
+        count = Count.of(lambda: made.append(Request.of(function, arguments, at_once=at_once)))
         (request,) = made
         rows, size = 2 * len(request.full), at_once or request.games[0].rows_at_once  # each, and a baseline beside it
         each = replace(count, flops=count.flops / rows, written=count.written / rows, at_once=size)
@@ -213,6 +387,15 @@ class PlayerMethod(Attribution, ABC):  # type: ignore[misc]
             raise RuntimeError(
                 f"{type(self).__name__} differentiates, which inference mode forbids: use torch.no_grad() instead"
             )
+
+
+class EvaluatedAttribution(PlayerMethod, ShapleyValueSampling):  # type: ignore[misc]
+    """An attribution method that needs nothing but the outputs of the model, or of any callable. It keeps what Captum's
+    `ShapleyValueSampling` promises, so that it may stand where Captum asks for one."""
+
+    @property
+    def _takes_batches(self) -> bool:
+        return True
 
 
 class PropagatedAttribution(PlayerMethod):

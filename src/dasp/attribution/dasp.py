@@ -76,6 +76,7 @@ class DASP(PropagatedAttribution):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
         return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
@@ -92,11 +93,12 @@ class DASP(PropagatedAttribution):
             internal_batch_size: the largest number of rows to propagate at once, a factor column counting as a row.
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, delta=return_convergence_delta, coalition_sizes=coalition_sizes,
-            internal_batch_size=internal_batch_size, show_progress=show_progress,
+            arguments, delta=return_convergence_delta, return_input_shape=return_input_shape,
+            coalition_sizes=coalition_sizes, internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
     def explain(

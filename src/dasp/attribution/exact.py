@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dasp.attribution.base import Estimate, PlayerMethod, Profile
+from dasp.attribution.base import Estimate, EvaluatedAttribution, Profile
 from dasp.attribution.refinement import Refined, background_deviation, collected
 from dasp.games.evaluator import MOST_KEPT, Evaluator
 from dasp.games.idle_players import Active
@@ -27,7 +27,7 @@ __all__ = ["MOST_PLAYERS", "ExactShapley", "exact_values"]
 MOST_PLAYERS = 25
 
 
-class ExactShapley(PlayerMethod):
+class ExactShapley(EvaluatedAttribution):
     """The definition itself: for up to 25 players, and any callable.
 
     Args:
@@ -56,20 +56,26 @@ class ExactShapley(PlayerMethod):
         feature_mask: Tensors | None = None,
         *,
         internal_batch_size: int | None = None,
+        perturbations_per_eval: int | None = None,
         show_progress: bool = False,
         return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
         Args:
             inputs, baselines, target, additional_forward_args, feature_mask: as in `DASP.attribute`.
             internal_batch_size: the largest number of rows to evaluate at once.
+            perturbations_per_eval: the same in Captum's way: that many times all rows of the inputs. With 1, the model
+                may return anything for the batch as a whole, of which each entry's value is then that in all rows.
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, delta=return_convergence_delta, internal_batch_size=internal_batch_size,
+            arguments, delta=return_convergence_delta, return_input_shape=return_input_shape,
+            perturbations_per_eval=perturbations_per_eval, internal_batch_size=internal_batch_size,
             show_progress=show_progress,
         )  # fmt: skip
 

@@ -135,6 +135,7 @@ class GradientDASP(PropagatedAttribution):
         internal_batch_size: int | None = None,
         show_progress: bool = False,
         return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
@@ -151,12 +152,13 @@ class GradientDASP(PropagatedAttribution):
             internal_batch_size: the largest number of rows to propagate at once, a factor column counting as a row.
             show_progress: show a progress bar.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)).
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, delta=return_convergence_delta, nodes=nodes, tolerance=tolerance, index=index,
-            background_clusters=background_clusters, seed=seed, internal_batch_size=internal_batch_size,
-            show_progress=show_progress,
+            arguments, delta=return_convergence_delta, return_input_shape=return_input_shape, nodes=nodes,
+            tolerance=tolerance, index=index, background_clusters=background_clusters, seed=seed,
+            internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
     def explain(

@@ -61,10 +61,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 from typing import Any, TypeAlias
 
 import torch
+from captum.attr import Attribution
 from torch import Tensor
 from torch.nn.functional import conv1d
 
@@ -125,6 +126,10 @@ class GradientShapley(PlayerMethod):
         self.prior = checked_prior(prior)
         self.prior_options = prior_options or {}
 
+    @property
+    def _takes_batches(self) -> bool:
+        return not isinstance(self.prior, Attribution)
+
     @classmethod
     def profile(cls, *, prior: Profile | None = None, prior_samples: Callable[[Game], int] = lambda _: 0) -> Profile:
         """Return its cost: a forward and a backward pass for each half of a pair, and a prior with its number of
@@ -143,12 +148,15 @@ class GradientShapley(PlayerMethod):
         feature_mask: Tensors | None = None,
         *,
         n_pairs: int = 64,
+        n_samples: int | None = None,
         max_seconds: float | None = None,
         tolerance: float | None = None,
         seed: int = 0,
         internal_batch_size: int | None = None,
         show_progress: bool = False,
         return_std: bool = False,
+        return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None,
         which cost one backward pass each. They always sum to f(input) − f(baseline).
@@ -158,6 +166,7 @@ class GradientShapley(PlayerMethod):
                 `BayesianShapley.attribute`.
             n_pairs: how many pairs of points to take at most, the same for every row; each costs two forward and
                 backward passes. A background has as many for each of its rows, which have coalitions of their own.
+            n_samples: the same in Captum's way, instead of n_pairs: how many points, two to a pair.
             max_seconds: stop when a row took so many seconds, but not before there are 2 pairs. (This alone looks at
                 the clock: all else is the same on every machine.)
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
@@ -166,10 +175,16 @@ class GradientShapley(PlayerMethod):
             internal_batch_size, show_progress: the largest number of rows to evaluate at once; show a progress bar.
             return_std: also return standard deviations: of sampling, the trapezoid's bias as far as it shows, and what
                 made the values add up; not the bias of several players moving at once, which falls with n_pairs^⅓.
+            return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
+        if n_samples is not None:
+            check_positive(n_samples=n_samples)
+            n_pairs = ceil(n_samples / 2)
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, std=return_std, n_pairs=n_pairs, max_seconds=max_seconds, tolerance=tolerance, seed=seed,
+            arguments, std=return_std, delta=return_convergence_delta, return_input_shape=return_input_shape,
+            n_pairs=n_pairs, max_seconds=max_seconds, tolerance=tolerance, seed=seed,
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
@@ -590,6 +605,6 @@ def _by_player(many: Game, points: tuple[Tensor, ...], output: Tensor) -> Tensor
     for gradient, on, off, mask in zip(gradients, many.on, many.off, many.masks, strict=True):
         if gradient is not None:
             step = on - off
-            entries = torch.where(step == 0, 0, step * gradient).flatten(1).cpu().double()
+            entries = torch.where(step == 0, 0, step * gradient).reshape(len(step), -1).cpu().double()
             result.index_add_(1, mask.flatten().cpu().clamp(min=0), entries)  # nobody's are 0
     return result

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dasp.attribution.base import Estimate, PlayerMethod, Profile
+from dasp.attribution.base import Estimate, EvaluatedAttribution, Profile
 from dasp.attribution.refinement import Refined, collected, refined, stages
 from dasp.games.call_options import check_replicates
 from dasp.games.evaluator import Evaluator
@@ -27,7 +28,7 @@ __all__ = ["PermutationShapley"]
 _FIRST = 4  # permutations before the standard error is looked at
 
 
-class PermutationShapley(PlayerMethod):
+class PermutationShapley(EvaluatedAttribution):
     """Shapley values by sampling permutations, for any callable.
 
     Args:
@@ -64,11 +65,15 @@ class PermutationShapley(PlayerMethod):
         feature_mask: Tensors | None = None,
         *,
         n_permutations: int = 25,
+        n_samples: int | None = None,
         tolerance: float | None = None,
         seed: int = 0,
         internal_batch_size: int | None = None,
+        perturbations_per_eval: int | None = None,
         show_progress: bool = False,
         return_std: bool = False,
+        return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
         They always sum to f(input) − f(baseline).
@@ -77,17 +82,24 @@ class PermutationShapley(PlayerMethod):
             inputs, baselines, target, additional_forward_args, feature_mask: as in `BayesianShapley.attribute`.
             n_permutations: how many permutations to draw at most, the same for every row; each costs N − 1 evaluations,
                 twice that if antithetic.
+            n_samples: the same in Captum's way, instead of n_permutations: how often all players join one after the
+                other. Antithetic permutations count twice, so that the cost is Captum's.
             tolerance: stop with a row when its largest standard error is below this fraction of its largest
                 attribution: with 0.05, the largest is known to ± 10 % (as 95 % intervals are).
             seed: for the permutations.
-            internal_batch_size: the largest number of rows to evaluate at once.
-            show_progress: show a progress bar.
+            internal_batch_size, perturbations_per_eval, show_progress: as in `ExactShapley.attribute`.
             return_std: also return standard errors, in the shape of the attributions.
+            return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
+        if n_samples is not None:
+            check_positive(n_samples=n_samples)
+            n_permutations = ceil(n_samples / 2) if self.antithetic else n_samples
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, std=return_std, n_permutations=n_permutations, tolerance=tolerance, seed=seed,
-            internal_batch_size=internal_batch_size, show_progress=show_progress,
+            arguments, std=return_std, delta=return_convergence_delta, return_input_shape=return_input_shape,
+            perturbations_per_eval=perturbations_per_eval, n_permutations=n_permutations, tolerance=tolerance,
+            seed=seed, internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
     def explain(

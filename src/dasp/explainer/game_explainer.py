@@ -150,8 +150,8 @@ def _players(given: int | Iterable[object]) -> tuple[int, list[str] | None]:
             number = operator.index(given)  # type: ignore[arg-type]
         except TypeError:
             raise BadInput(f"players are a number, or a list of names, not {given!r}") from None
-    if number < 2:
-        raise BadInput(f"a game needs at least 2 players to divide anything among them, not {number}")
+    if number < 1:
+        raise BadInput(f"a game needs at least one player, not {number}")
     return number, names
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dasp.models.calling import settled
 from dasp.models.export_lock import evaluation_lock
 from dasp.models.misfit import check_plain
 from dasp.propagation.values import NOBODY, Toggled
 
-__all__ = ["Game", "SeveralOutputs"]
+__all__ = ["BatchOutput", "Game", "SeveralOutputs"]
 
 _MOST_ROWS, _MOST_ENTRIES = 2**14, 2**20
 _GROUPS = 8  # of baselines
@@ -25,6 +26,19 @@ _FINE = 4  # entries of a player, at most: the colours of a pixel, the letters o
 
 class SeveralOutputs(TypeError):
     """The model returned something else than a tensor."""
+
+
+class BatchOutput(ValueError):
+    """The model returned something else than a row for every row; `single` if it was one answer for all of them."""
+
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        super().__init__(f"the model must return one row per input row; for {rows} rows it gave the shape {shape}")
+        self.rows, self.shape = rows, shape
+
+    @property
+    def single(self) -> bool:
+        """True if there was one answer for all rows."""
+        return self.shape[:1] in ((), (1,))
 
 
 @dataclass(frozen=True)
@@ -244,6 +258,7 @@ class Game:
 
     def _checked(self, output: Any, number: int) -> Tensor:
         """The output for `number` coalitions, (number, rows, *outputs); at least in float32, as it is added up."""
+        output = settled(output)
         if not isinstance(output, Tensor):
             raise SeveralOutputs(
                 f"the model must return one tensor to explain, not a {type(output).__name__}: give output="
@@ -258,10 +273,7 @@ class Game:
         if output.dim() == 0 and number * self.rows == 1:
             output = output.view(1)  # of a model that squeezes
         if output.dim() == 0 or len(output) != number * self.rows:
-            raise ValueError(
-                f"the model must return one row per input row; for {number * self.rows} rows it gave the shape "
-                f"{tuple(output.shape)}"
-            )
+            raise BatchOutput(number * self.rows, tuple(output.shape))
         if not output.numel():
             raise ValueError(f"the model gives no outputs: their shape is {tuple(output.shape)}")
         if output.dtype.itemsize >= 4 and not output.is_floating_point():
@@ -311,7 +323,7 @@ class Game:
         """Return attributions (rows, *selected, *input) as values of players, (players, rows, *selected) in float64
         on the CPU: of their entries the mean if each has the value of the player (`whole`), else the sum."""
         lead = tensors[0].dim() - self.masks[0].dim()
-        entries = torch.cat([x.cpu().double().flatten(lead) for x in tensors], lead)
+        entries = torch.cat([x.cpu().double().reshape(*x.shape[:lead], -1) for x in tensors], lead)
         players = torch.cat([mask.cpu().flatten() for mask in self.masks])
         values = torch.zeros(*entries.shape[:lead], self.count, dtype=torch.float64).index_add_(lead, players, entries)
         if whole:

@@ -21,7 +21,7 @@ from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
 from dasp.games.call_options import number_of, positive_number, shown, tensor_of, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
-from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like
+from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like, module_of
 from dasp.models.misfit import check_plain, misfit
 from dasp.models.witness import Witness, alike
 
@@ -94,6 +94,11 @@ class Arguments:
         return tuple(self.inputs) if isinstance(self.inputs, dict) else None
 
     @property
+    def rows(self) -> int:
+        """The number of rows of the inputs."""
+        return len(_inputs(_in_order(self.inputs, self.inputs))[0])
+
+    @property
     def names(self) -> Names:
         """The keyword of each of the model's arguments, or None for its position; () if all have positions.
 
@@ -161,10 +166,6 @@ def games(arguments: Arguments) -> list[Game]:
     for game in result:
         if game.count == 0:
             raise ValueError("there are no players: the inputs have no entries")
-        if game.count == 1:
-            raise ValueError(
-                "there is only one player, whose value is all of f(input) − f(baseline): nothing to divide"
-            )
     return result
 
 
@@ -568,6 +569,14 @@ class Request:
             return dict(zip(self.keys, joined, strict=True))
         return joined[0] if self.games[0].single else joined
 
+    def by_player(self, values: list[Tensor]) -> Tensor:
+        """Return values (players, rows, *selected) of each game as (rows, *selected, players), where all rows have
+        the same number of them."""
+        numbers = sorted({game.count for game in self.games})
+        if len(numbers) > 1:
+            raise ValueError(f"rows have {numbers} players, so that there is no tensor of values by player")
+        return torch.cat([v.movedim(0, -1) for v in values])
+
     def in_order(self, attributions: Any) -> tuple[Any, ...]:
         """Return attributions to the inputs, one after the other, from a result of `attribute`."""
         if isinstance(attributions, dict) and set(attributions) == set(self.keys or ()):
@@ -598,8 +607,8 @@ def _check_function(witness: Witness, game: Game, at_once: int) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
     batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside
     another coalition, if two rows may be, and both by themselves."""
-    if isinstance(witness.function, nn.Module):
-        check_evaluation_mode(witness.function)
+    if isinstance(module := module_of(witness.function), nn.Module):
+        check_evaluation_mode(module)
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
     half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
     both = torch.stack([torch.zeros_like(half), half])[:, None]

@@ -23,7 +23,8 @@ from dasp.errors import BadInput
 
 __all__ = [
     "Forward", "Names", "Output", "check_dynamic_batch", "check_evaluation_mode", "checked_model", "fixed_rows",
-    "forward_of", "innermost", "like", "mode_matters", "one_tensor", "rows_are_fixed", "unwrapped",
+    "forward_of", "innermost", "like", "mode_matters", "module_of", "one_tensor", "rows_are_fixed", "settled",
+    "unwrapped",
 ]  # fmt: skip
 
 Output = None | str | int | tuple[str | int, ...]
@@ -114,6 +115,18 @@ def unwrapped(model: Any) -> Any:
     return model
 
 
+def module_of(model: Any) -> Any:
+    """Return the module whose `forward` this is; anything else as it is.
+
+    >>> relu = nn.ReLU()
+    >>> module_of(relu.forward) is relu
+    True
+    """
+    owner = getattr(model, "__self__", None)
+    own = isinstance(owner, nn.Module) and getattr(model, "__func__", None) in (type(owner).forward, nn.Module.__call__)
+    return owner if own else model
+
+
 def innermost(model: Any) -> Any:
     """Return the user's own model, without what this library or torch wrapped around it."""
     inside = unwrapped(model.model if isinstance(model, _Called) else model)
@@ -128,6 +141,7 @@ def one_tensor(result: Any, output: Output = None) -> Tensor:
     >>> one_tensor((torch.zeros(2), torch.tensor([1, 2])))
     tensor([0., 0.])
     """
+    result = settled(result)
     if output is None:
         return result if isinstance(result, Tensor) else _only(result)
     found = result
@@ -142,6 +156,18 @@ def one_tensor(result: Any, output: Output = None) -> Tensor:
     if not isinstance(found, Tensor):
         raise BadInput(f"output={output!r} of the model is a {type(found).__name__}, not a tensor: {_listed(result)}")
     return found
+
+
+def settled(result: Any) -> Any:
+    """Return what a model has answered: the value of a `torch.futures.Future`, which is waited for, and a number of
+    Python's as a tensor.
+
+    >>> settled(0.1)
+    tensor(0.1000, dtype=torch.float64)
+    """
+    if isinstance(result, torch.futures.Future):
+        result = result.wait()
+    return torch.tensor(result, dtype=torch.float64) if isinstance(result, (int, float)) else result
 
 
 def _only(result: Any) -> Tensor:
@@ -192,6 +218,7 @@ def checked_model(model: Any) -> nn.Module | ExportedProgram:
     if isinstance(model, ExportedProgram):
         check_dynamic_batch(model)
         return model
+    model = module_of(model)
     if not isinstance(model, nn.Module):
         raise TypeError(
             f"a torch.nn.Module or an ExportedProgram is needed to propagate moments through, not a "

@@ -129,7 +129,7 @@ class SizedCoalitions:
         joins the coalition, else 0.
         """
         count = len(self.centred)
-        others = count - 1
+        others = max(count - 1, 1)  # a single player has none, and all that is divided by them is 0
         sizes = sizes.to(self.offset.dtype)
 
         def spread(x: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from math import ceil
 from typing import Any
 
 import torch
+from captum.attr import Attribution
 from torch import Tensor
 
-from dasp.attribution.base import Estimate, PlayerMethod, Profile, cost_of_prior
+from dasp.attribution.base import Estimate, EvaluatedAttribution, Profile, cost_of_prior
 from dasp.attribution.bayesian.design import MOST_CHOSEN, Pairs, pair_count
 from dasp.attribution.bayesian.posterior import FEWEST_PAIRS, Trust, posterior
 from dasp.attribution.bayesian.priors import Prior, checked_prior, covariances, opens, prior_values, trust, with_prior
@@ -42,7 +43,7 @@ _MOST_OUTPUTS = 16  # outputs: for each of them, interactions are chosen and fit
 _NUMBERS_AT_ONCE = 2**24
 
 
-class BayesianShapley(PlayerMethod):
+class BayesianShapley(EvaluatedAttribution):
     """Shapley values from model evaluations on top of a prior, with standard deviations.
 
     Args:
@@ -77,6 +78,10 @@ class BayesianShapley(PlayerMethod):
         self.prior_options = prior_options or {}
         self._regressions = Regressions()
 
+    @property
+    def _takes_batches(self) -> bool:
+        return not isinstance(self.prior, Attribution)
+
     @classmethod
     def profile(cls, *, prior: Profile | None = None, prior_samples: Callable[[Game], int] = lambda _: 0) -> Profile:
         """Return its cost: an evaluation for each coalition, and a prior with its number of samples, if it has one."""
@@ -98,13 +103,17 @@ class BayesianShapley(PlayerMethod):
         feature_mask: Tensors | None = None,
         *,
         max_evaluations: int = 2048,
+        n_samples: int | None = None,
         max_seconds: float | None = None,
         tolerance: float | None = None,
         seed: int = 0,
         missing: Missing = "raise",
         internal_batch_size: int | None = None,
+        perturbations_per_eval: int | None = None,
         show_progress: bool = False,
         return_std: bool = False,
+        return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None,
         which cost no more evaluations than one. They always sum to f(input) − f(baseline).
@@ -116,6 +125,7 @@ class BayesianShapley(PlayerMethod):
                 (about ten, and one in a hundred), to see that the model is a function of each row by itself. With up to
                 64 players, each output of a row gets a regression of its own, with the interactions that it is likely
                 to have, from 2,050 on (0.4 to 2 seconds), and without a prior from 8N + 2 to 1,024 (some milliseconds).
+            n_samples: Captum's name of max_evaluations, instead of it.
             max_seconds: stop when a row took so many seconds, all linear algebra included; not before there are
                 10 evaluations. (This alone looks at the clock: all else is the same on every machine.)
             tolerance: stop with a row when its largest standard deviation is below this fraction of its largest
@@ -125,18 +135,22 @@ class BayesianShapley(PlayerMethod):
                 the rows beside it.
             missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
                 and estimate without them.
-            internal_batch_size: the largest number of rows to evaluate at once.
-            show_progress: show a progress bar.
+            internal_batch_size, perturbations_per_eval, show_progress: as in `ExactShapley.attribute`.
             return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
                 the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
                 to the prior by more than their own standard deviation says. On trained networks that nothing was chosen
                 by, 95 % intervals held 90 to 98 % of the values for 380 of 450 combinations of networks, priors and
                 budgets, more for 65 and less for 5 (`benchmarks/calibration.py`).
+            return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(
-            arguments, std=return_std, max_evaluations=max_evaluations, max_seconds=max_seconds, tolerance=tolerance,
-            seed=seed, missing=missing, internal_batch_size=internal_batch_size, show_progress=show_progress,
+            arguments, std=return_std, delta=return_convergence_delta, return_input_shape=return_input_shape,
+            perturbations_per_eval=perturbations_per_eval,
+            max_evaluations=max_evaluations if n_samples is None else n_samples, max_seconds=max_seconds,
+            tolerance=tolerance, seed=seed, missing=missing, internal_batch_size=internal_batch_size,
+            show_progress=show_progress,
         )  # fmt: skip
 
     def explain(

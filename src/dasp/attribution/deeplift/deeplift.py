@@ -81,6 +81,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         feature_mask: Tensors | None = None,
         *,
         return_convergence_delta: bool = False,
+        return_input_shape: bool = True,
     ) -> Any:
         """Return attributions in the shape of the inputs, or (batch, outputs, input) for all outputs with target=None.
 
@@ -88,9 +89,10 @@ class DeepLiftRevealCancel(PropagatedAttribution):
             inputs, baselines, target, additional_forward_args: as in `DASP.attribute`.
             feature_mask: as in `DASP.attribute`; a group of entries has the sum of their values.
             return_convergence_delta: also return Σ attributions − (f(input) − f(baseline)), which is rounding.
+            return_input_shape: False for values by player, (batch, outputs, players), in the order of their numbers.
         """
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
-        return self._attribute(arguments, delta=return_convergence_delta)
+        return self._attribute(arguments, delta=return_convergence_delta, return_input_shape=return_input_shape)
 
     def explain(self, request: Request) -> Estimate:
         """Return the contributions of the players."""
@@ -116,7 +118,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
             if not each.requires_grad:  # it does not depend on the inputs
                 continue
             multipliers = torch.autograd.grad(each, parts, retain_graph=True, materialize_grads=True)
-            terms = [(m * part.detach()).flatten(1) for m, part in zip(multipliers, parts, strict=True)]
+            terms = [(m * part.detach()).reshape(game.rows, -1) for m, part in zip(multipliers, parts, strict=True)]
             result[:, :, i].index_add_(0, players, torch.cat(terms, 1).T.to(game.dtype))
         return result.reshape(game.count, *select.chosen.shape)
 

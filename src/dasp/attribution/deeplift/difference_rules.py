@@ -1,7 +1,7 @@
 """The rules by which DeepLIFT passes differences through the operations of a model.
 
 Most operations need no rule of their own: what an operation does to Gaussians tells that it moves entries, is affine,
-or works entry by entry. Left are sums; products; and maxima.
+or works entry by entry. Left are sums; products; maxima; and softmax.
 
 **Products** are games of two players: with ā = ½(a + a⁰) and b̄ = ½(b + b⁰)
 
@@ -13,6 +13,13 @@ are the Shapley values of the factors, so that each passes through the linear ru
 exactly, and the linear rule takes the weights φ_i/Δ_i, none of which is negative. For a pooling window the entries are
 first gathered: along each dimension a table (windows, window size) of their positions, with −1 for what lies outside
 the input.
+
+**Softmax** is the sigmoid of the log-odds of each entry against all others, as in `propagation.rules.softmax`, and its
+logarithm the sigmoid's. For two entries the log-odds are the entries' difference. For more, with S_j = Σ_{k≠j} exp x_k,
+
+    d_j = x_j − log S_j,      log S_j − log S_j⁰ = Σ_{k≠j} r_j a_k Δ_k,      a = Δ(exp x)/Δx,   r = Δ(log S)/ΔS
+
+by Rescale, which gives what all entries have in common to none; the linear rule takes these weights.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ from dasp.attribution.deeplift.differences import Difference, Nonlinear, rescale
 from dasp.attribution.deeplift.maximum_game import maximum_slopes
 from dasp.propagation.gaussian import Gaussian
 from dasp.propagation.rules.activations import channels
-from dasp.propagation.rules.affine import adaptive_windows
+from dasp.propagation.rules.affine import adaptive_windows, raised
 from dasp.propagation.rules.maximum import dimensions, geometry, window_count
 from dasp.propagation.rules.registry import RULES, Rule, same_entry
 from dasp.propagation.values import Linear
@@ -40,6 +47,15 @@ __all__ = ["DIFFERENCE_RULES", "at_reference", "difference_rule", "whole_operati
 aten = torch.ops.aten
 
 DIFFERENCE_RULES: dict[Any, Callable[..., Any]] = {}
+
+# What is done to the log-odds of entries.
+_OF_LOG_ODDS = {
+    aten.softmax.int: torch.sigmoid,
+    aten._softmax.default: torch.sigmoid,
+    aten._safe_softmax.default: torch.sigmoid,
+    aten.log_softmax.int: functional.logsigmoid,
+    aten._log_softmax.default: functional.logsigmoid,
+}
 
 _SCALES = {aten.batch_norm.default, aten.neg.default}  # affine ops that work entry by entry
 
@@ -70,7 +86,7 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
     if op in DIFFERENCE_RULES:
         return DIFFERENCE_RULES[op]
     rule = RULES.get(op)
-    if rule is None or not _serves(rule):
+    if rule is None or not (_serves(rule) or op in _OF_LOG_ODDS):
         return None
     if rule.moves:
         return _moving(op)
@@ -81,12 +97,15 @@ def difference_rule(op: Any, args: Any, kwargs: Any, nonlinear: Nonlinear) -> Ca
         return _affine(op, rule.linear) if isinstance(rule.linear(*args, **kwargs)[0], Difference) else None
     dense = values[0].reference.dim() <= 2
     reveals = op not in _RESCALED and (nonlinear == "revealcancel" or (nonlinear == "mixed" and dense))
-    return _elementwise(op, values[0], revealcancel if reveals else rescale)
+    divided = revealcancel if reveals else rescale
+    if op in _OF_LOG_ODDS:
+        return lambda x, dim, *_, **__: divided(_OF_LOG_ODDS[op], log_odds(x, dim))
+    return _elementwise(op, values[0], divided)
 
 
 def whole_operations() -> set[Any]:
     """Return the operations that may have a rule; others are decomposed, as what mixes entries may consist of those."""
-    return {op for op, rule in RULES.items() if op in DIFFERENCE_RULES or _serves(rule)}
+    return {op for op, rule in RULES.items() if op in DIFFERENCE_RULES or op in _OF_LOG_ODDS or _serves(rule)}
 
 
 def _serves(rule: Rule) -> bool:
@@ -221,6 +240,56 @@ _rule_for(aten.baddbmm.default)(_sum_with_product(aten.bmm.default))
 def div(a: Any, b: Any) -> Difference:
     """a·b⁻¹."""
     return mul(a, rescale(torch.reciprocal, b) if isinstance(b, Difference) else 1 / b)  # type: ignore[no-any-return]
+
+
+def log_odds(x: Difference, dim: int) -> Difference:
+    """Return x_j − log Σ_{k≠j} exp x_k along a dimension; see the module's docstring.
+
+    What concerns all entries but one is a sum over all minus that one, except for the largest entry of either end:
+    there the others are summed by themselves, as the difference would cancel. All of it is in float64, as what entries
+    have in common may be large, and cancels.
+    """
+    dtype, x = x.reference.dtype, x.each(torch.Tensor.double)
+    ends = (x.reference, x.value)
+    tops = [torch.zeros_like(end, dtype=torch.bool).scatter(dim, end.argmax(dim, keepdim=True), True) for end in ends]
+    every = _Exponentials(ends, x.change, dim)
+    beside = [(top, _Exponentials([end.masked_fill(top, -torch.inf) for end in ends], x.change, dim)) for top in tops]
+    logs = [log + torch.log1p(-end.softmax(dim).masked_fill(top, 0))
+            for log, end, top in zip(every.logs, ends, tops, strict=True)]  # fmt: skip
+    slopes = every.slopes_of(logs)
+    for top, others in beside:
+        logs = [torch.where(top, alone, log) for alone, log in zip(others.logs, logs, strict=True)]
+        slopes = torch.where(top, others.slopes_of(others.logs), slopes)
+
+    def linear(data: Tensor, power: Any) -> Tensor:
+        each = every.slopes * data
+        sums = each.sum(dim, keepdim=True) - each
+        for top, others in beside:
+            sums = torch.where(top, (others.slopes * data).sum(dim, keepdim=True), sums)
+        return data + sums * raised(-slopes, power)
+
+    return weighted(x.reference - logs[0], linear, x).each(lambda part: part.to(dtype))
+
+
+class _Exponentials:
+    """Entries' exponentials at both ends, as parts of the largest: log Σ exp x, and the slopes a and r."""
+
+    def __init__(self, ends: Sequence[Tensor], change: Tensor, dim: int) -> None:
+        self.lowest = torch.finfo(change.dtype).min / 4  # in place of −∞, where there are none
+        highest = torch.maximum(*ends)
+        self.shift = highest.amax(dim, keepdim=True).clamp(min=self.lowest)
+        self.slopes = (highest - self.shift).exp() * _fall(change)
+        self.logs = [end.logsumexp(dim, keepdim=True) for end in ends]
+
+    def slopes_of(self, logs: Sequence[Tensor]) -> Tensor:
+        """Return r of sums with these logarithms at both ends."""
+        return (self.shift - torch.maximum(*logs).clamp(min=self.lowest)).exp() / _fall(logs[1] - logs[0])
+
+
+def _fall(change: Tensor) -> Tensor:
+    """(1 − exp(−t))/t for t = |change|: the mean slope of exp, as a part of the one at its higher end."""
+    size = torch.where(change.isfinite(), change.abs(), 0)
+    return torch.where(size == 0, 1, -torch.expm1(-size) / torch.where(size == 0, 1, size))
 
 
 def _largest(x: Difference) -> Difference:
