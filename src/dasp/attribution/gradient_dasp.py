@@ -202,8 +202,8 @@ class GradientDASP(PropagatedAttribution):
         assert estimate.gaps is not None
         gap = float(estimate.gaps.abs().max())
         return (
-            f"as many nodes as change the values: the attributions miss f(input) − f(baseline) by up to {gap:.3g}. Raise "
-            "`tolerance` or, if less than full, `rank`."
+            f"as many nodes as change the values: the attributions miss f(input) − f(baseline) by up to {gap:.3g}. "
+            "Raise `tolerance` or, if less than full, `rank`."
         )
 
     def interactions(

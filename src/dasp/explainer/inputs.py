@@ -153,6 +153,7 @@ class Inputs:
             raise BadInput("background and baselines are both given: what an absent feature is comes from one of them")
         self.averaged = background is not None  # values are averaged over what absent features are
         self.off = self._baselines(baselines) if background is None else self._background(background)
+        self.shares: tuple[float, ...] | None = None  # the weights of the background's rows
         self._noted = False
 
     def _background(self, background: Any) -> dict[Any, Tensor]:
@@ -206,6 +207,18 @@ class Inputs:
             found[key] = rows if self.normalized is None else self._to_normalize(rows, key)
         return found
 
+    def single(self, given: Any) -> Any:
+        """Return a row that is given by itself, X[0] or table.iloc[0], as rows; None for rows."""
+        if hasattr(given, "to_frame") and not hasattr(given, "columns"):
+            return given.to_frame().T.infer_objects()
+        if isinstance(given, (tuple, dict)) and None not in _by_key(given):
+            return None
+        off = self.off.get(None)
+        several = off.dim() if self.averaged and isinstance(off, Tensor) else 2
+        if hasattr(given, "columns") or _dimensions(given) != several - 1:
+            return None
+        return given[None] if isinstance(given, (Tensor, np.ndarray)) else [list(given)]
+
     def _ordered(self, part: Any, key: Any) -> Sequence[str] | None:
         """Return the names that were given, if they are those of a table in another order."""
         own = [str(name) for name in getattr(part, "columns", ())]
@@ -240,7 +253,7 @@ class Inputs:
                 )
         extra = tree_map_only(Tensor, lambda x: x.to(self.device), extra)
         players = _together(masks) if masks else None
-        return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged)
+        return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged, self.shares)
 
     def _absent(self, parts: dict[Any, Tensor]) -> dict[Any, Any]:
         """Return what absent features are; a tuple of numbers has one for each of several inputs, or is one row."""
@@ -273,6 +286,14 @@ class Inputs:
             names = self.names.get(key) or rows.names or self.columns.get(key)
             found[key] = shap_explanation(own, rows.data, rows.feature_mask, names, output_names)
         return _together(found)
+
+
+def _dimensions(given: Any) -> int | None:
+    """Return the number of dimensions of an array or of nested lists; None if lists are of several lengths."""
+    try:
+        return np.ndim(given)
+    except ValueError:
+        return None
 
 
 def _masks(parts: dict[Any, ModelRows]) -> dict[Any, Tensor]:

@@ -63,6 +63,7 @@ class Arguments:
     additional_forward_args: Any = None
     feature_mask: Tensors | None = None
     background: bool = False
+    shares: tuple[float, ...] | None = None  # the weights of its rows; None if all count alike
 
     @staticmethod
     def given(
@@ -142,7 +143,7 @@ def games(arguments: Arguments) -> list[Game]:
     masks = _masks(on, _in_order(arguments.inputs, arguments.feature_mask, "feature masks"))
     varying = any(bool((mask != mask[:1]).any()) for mask in masks)
     batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
-    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor))
+    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor), arguments.shares)
     result = []
     for part, game in whole.slices(1 if varying else whole.rows):
         own, count = _numbered(tuple(mask[part if len(mask) > 1 else slice(0, 1)][0] for mask in masks))
