@@ -590,7 +590,10 @@ def test_objects_that_cannot_be_taken():
 
 def test_both_explainers_have_the_same_words_in_the_same_places():
     rows_, texts = (signature(explainer).parameters for explainer in (Explainer, TextExplainer))
-    only_texts, only_rows = {"tokenizer"}, {"background", "feature_mask", "feature_names", "mean", "std", "encoder", "link"}
+    only_texts, only_rows = (
+        {"tokenizer"},
+        {"background", "feature_mask", "feature_names", "mean", "std", "encoder", "link"},
+    )
     assert set(texts) - set(rows_) == only_texts
     assert set(rows_) - set(texts) == only_rows
     assert [name for name in texts if name not in only_texts] == [name for name in rows_ if name not in only_rows]

@@ -318,6 +318,7 @@ def _adapted(extension: Extension, wanted: Tensor, tolerance: float, game: Game)
     Returns the values beside each baseline, how many nodes each row of the game has taken, and which rows are beyond
     the tolerance."""
     wanted = wanted.to(extension.game.dtype)
+    sketched = 0 < extension.columns < game.count  # else there is no noise
     number, left = len(game.baselines), torch.arange(game.rows, device=wanted.device)
     first, allowed = _FIRST_LEVEL - (number >= _SEVERAL), min(tolerance, _TOLERANCE)
     result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
@@ -326,7 +327,7 @@ def _adapted(extension: Extension, wanted: Tensor, tolerance: float, game: Game)
 
     def averaged(each: Tensor) -> Tensor:
         """(any, baselines · rows, *selected) → (any, rows, *selected)."""
-        return game.averaged(each.unflatten(1, (number, -1)).movedim(1, 0))
+        return each if number == 1 else game.averaged(each.unflatten(1, (number, -1)).movedim(1, 0))
 
     for level in range(first, _LAST_LEVEL + 1):
         new = fejer(level)[0][:: 1 if level == first else 2]  # every other node is new
@@ -339,10 +340,11 @@ def _adapted(extension: Extension, wanted: Tensor, tolerance: float, game: Game)
         fewer = averaged(_weighted(slopes[1::2], fejer(level - 1)[1]))  # by every other node
         gap = (values.sum(0) - total).abs()
         missing = (gap > tolerance * yardstick(total, values)).view(len(left), -1)
+        missing &= game.busy[left].any(1, keepdim=True)  # else all there is is rounding
         unsettled = (values - fewer).norm(dim=0) > _SETTLED * allowed * values.norm(dim=0)
         unsettled |= gap > _LITTLE * allowed * values.abs().sum(0)
         beyond[left.cpu()] = missing.any(1).cpu()
-        still = (missing & unsettled.view(len(left), -1)).any(1)
+        still = (missing & (unsettled.view(len(left), -1) | (not sketched))).any(1)
         left, slopes = left[still], slopes[:, :, still.repeat(number)]
         if not len(left):
             break

@@ -26,12 +26,12 @@ from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.attribution.refinement import Clock
 from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
+from dasp.explainer.data_frames import DataFrames, is_table, takes_tables
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, misfit
 from dasp.explainer.saved_explainer import read_options_file, write_options_file
 from dasp.explainer.shap_background import given_background
-from dasp.explainer.table_rows import TableRows, is_table, takes_tables
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
@@ -154,9 +154,7 @@ class Explainer:
         encoder: Any = None,
         link: Any = "identity",
     ) -> None:
-        own_options = {name: value for name, value in locals().items() if name not in ("self", "model", "__class__")}
-        defaults = signature(Explainer).parameters
-        self._options = {name: x for name, x in own_options.items() if x is not defaults[name].default}
+        self._options = _own_options(locals())
         check_positive(threads=threads)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         self.threads = threads
@@ -173,14 +171,13 @@ class Explainer:
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
             self.output_names = self.output_names or self.model.output_names
-            if link != "identity":
-                raise BadInput("scikit-learn's MLPs are explained by their logits already: leave link out")
         self.output_names = self.output_names or class_names(own)
         given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
                  "feature_names": feature_names}  # fmt: skip
-        table = _table_for(own, background, baselines) if encoder is players is mean is std is None else None
+        table = None
         if not isinstance(method, Attribution) and is_plain_function(own):
             off = background if baselines is None else baselines
+            table = _table_for(own, off) if encoder is players is mean is std is None else None
             self.model = RowFunction(own, arrays_first=_has_arrays(off))
         self._function = self.model
         channels = None
@@ -188,7 +185,7 @@ class Explainer:
             self.model, channels = normalized(self.model, mean, std, input_dtype(self.model), self.device)
         self.inputs: Inputs
         if table is not None:
-            self.inputs = TableRows(own, table, feature_mask=feature_mask, feature_names=feature_names)
+            self.inputs = DataFrames(own, table, feature_mask=feature_mask, feature_names=feature_names)
             self.model = self.inputs.model
         elif encoder is None:
             self.inputs = Inputs(self.model, self.device, columns, **given, players=players, normalized=channels)
@@ -200,7 +197,9 @@ class Explainer:
         self.inputs.shares = shares
         if output is not None:
             self.model = forward_of(self.model, output)
-        self.model = linked(self.model, link)
+        self._unlinked, self.model = self.model, linked(self.model, link)
+        if self.model is not self._unlinked and isinstance(own, MultilayerPerceptron):
+            raise BadInput("scikit-learn's MLPs are explained by their logits already: leave link out")
         self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
@@ -303,11 +302,18 @@ class Explainer:
         arguments = self.inputs.arguments(rows, target, extra)
         try:
             with torch_threads(self.threads or 1):  # a few evaluations
-                return Request.of(self.model, arguments, at_once=self.budget.batch_size)
+                request = Request.of(self.model, arguments, at_once=self.budget.batch_size)
         except (RuntimeError, IndexError, TypeError) as error:
             if why := misfit(error, self.model, arguments.inputs):
                 raise BadInput(why) from error
             raise
+        if self.model is not self._unlinked and not bool(
+            request.full.isfinite().all() and request.empties.isfinite().all()
+        ):
+            raise BadInput(
+                "link='logit' is for probabilities strictly between 0 and 1, and the model gives others: leave link out"
+            )
+        return request
 
     def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
@@ -439,14 +445,18 @@ def _has_arrays(rows: Any) -> bool | None:
     return not isinstance(first, Tensor)
 
 
-def _table_for(function: Any, background: Any, baselines: Any) -> Any:
+def _own_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return those arguments of an explainer that are not the defaults."""
+    known = signature(Explainer).parameters
+    return {name: value for name, value in given.items()
+            if name in known and name != "model" and value is not known[name].default}  # fmt: skip
+
+
+def _table_for(function: Any, table: Any) -> Any:
     """Return the table that stands for absent features if the function is one of tables, else None."""
-    table = background if baselines is None else baselines
     if hasattr(table, "to_frame") and hasattr(table, "iloc") and not is_table(table):  # a row of a table
         table = table.to_frame().T.infer_objects()
-    if not is_plain_function(function) or not is_table(table) or not len(table):
-        return None
-    return table if takes_tables(function, table) else None
+    return table if is_table(table) and len(table) and takes_tables(function, table) else None
 
 
 def _as_it_came_out(choice: Choice, entry: Method, game: Game, evaluations: Tensor | None) -> Choice:

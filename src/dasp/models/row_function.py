@@ -69,8 +69,8 @@ class RowFunction:
         raise errors[1] if isinstance(errors[0], _OTHER_FORM) else errors[0]
 
     def _called(self, form: Callable[[Tensor], Any], args: Any, keywords: Any, device: torch.device | None) -> Any:
-        return as_tensors(self.wrapped_function(*tree_map_only(Tensor, form, args), **tree_map_only(Tensor, form, keywords)),
-                          device)  # fmt: skip
+        args, keywords = tree_map_only(Tensor, form, (args, keywords))
+        return as_tensors(self.wrapped_function(*args, **keywords), device)
 
 
 def _array(x: Tensor) -> np.ndarray:

@@ -16,7 +16,7 @@ from dasp.errors import BadInput
 from dasp.explainer.inputs import ModelRows, RawTables
 from dasp.models.row_function import as_tensors
 
-__all__ = ["TableColumns", "TableRows", "is_table", "takes_tables"]
+__all__ = ["DataFrames", "TableColumns", "is_table", "takes_tables"]
 
 _TRIED = 2  # rows: some functions lose the dimension of a single one
 
@@ -74,7 +74,7 @@ class TableColumns:
         return function(table, *args, **keywords)
 
 
-class TableRows(RawTables):
+class DataFrames(RawTables):
     """The input of a function of tables; its players are the columns, or groups of them."""
 
     def __init__(self, function: Callable[..., Any], background: Any, *, feature_mask: Any, feature_names: Any) -> None:
