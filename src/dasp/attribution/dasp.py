@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once, without_autocast
 from dasp.games.game import Game
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive
@@ -97,6 +97,7 @@ class DASP(PropagatedAttribution):
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
+    @without_autocast
     def explain(
         self,
         request: Request,

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once, without_autocast
 from dasp.games.game import Game
 from dasp.games.progress import working
 from dasp.games.request import (
@@ -161,6 +161,7 @@ class GradientDASP(PropagatedAttribution):
             show_progress=show_progress,
         )  # fmt: skip
 
+    @without_autocast
     def explain(
         self,
         request: Request,

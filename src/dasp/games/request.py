@@ -400,11 +400,11 @@ class Request:
         grouped = arguments.feature_mask is not None
         return Request(function, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
-    def of_function(self, function: Callable[..., Tensor]) -> Request:
+    def of_function(self, function: Callable[..., Tensor], *, again: bool = False) -> Request:
         """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
-        same way, and this is the request itself if it is the same model."""
+        same way, and this is the request itself if it is the same model, unless that is to be evaluated again."""
         function = like(self.function, function)
-        if function is self.function:
+        if function is self.function and not again:
             return self
         ends = [game.ends(function, game.rows_at_once) for game in self.games]
         try:
