@@ -3,6 +3,9 @@ gradients fail on."""
 
 from __future__ import annotations
 
+import warnings
+from copy import deepcopy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,6 +32,7 @@ from dasp import (
     PermutationShapley,
     audit,
 )
+from dasp.errors import UntraceableModel
 from dasp.games.request import yardstick
 from dasp.methods import Method
 
@@ -188,3 +192,43 @@ def test_values_add_up(name):
     assert (gap.abs() <= 0.15 * values.abs().sum(-1)).all()
     result = Explainer(model).attribute(X)
     torch.testing.assert_close(result.values.sum(-1), result.prediction - result.base)
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda net: torch.jit.trace(net, torch.ones(2, 80))],
+                         ids=["script", "trace"])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripts_are_evaluated_and_not_propagated(make):
+    net = nn.Sequential(nn.Linear(80, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+    script, x = make(net), torch.ones(1, 80)
+    for method in (GradientDASP(script), DASP(script), DeepLiftRevealCancel(script)):
+        with pytest.raises(
+            UntraceableModel, match="(?s)is a script of torch.jit .*Give the module that the script was made"
+        ):
+            method.attribute(x)
+    for method in (BayesianShapley, GradientShapley):
+        torch.testing.assert_close(method(script).attribute(x), method(net).attribute(x), rtol=1e-3, atol=1e-5)
+    few = Explainer(script, feature_mask=torch.arange(80), max_evaluations=64).attribute(x)  # who would gain by a prior
+    assert "of which torch.export makes no graph" in few.reason
+
+
+@pytest.mark.parametrize("method", [GradientDASP, DASP, DeepLiftRevealCancel])
+def test_propagation_computes_in_the_dtypes_of_the_model_whatever_autocast_says(method):
+    net = nn.Sequential(nn.Conv1d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(15, 2)).eval()
+    x = torch.randn(2, 1, 6)
+    usual = method(net).attribute(x, target=0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(method(net).attribute(x, target=0), usual)
+        Explainer(net, method=GradientDASP(net)).attribute(x, target=0)
+        BayesianShapley(net, GradientDASP(net)).attribute(x, target=0, max_evaluations=20)
+
+
+@pytest.mark.parametrize("method", [GradientDASP, lambda model: DASP(model, rank="full")])
+def test_models_of_half_as_many_bits(method):
+    net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 2)).eval()
+    x = torch.rand(2, 6)
+    usual = method(net).attribute(x, target=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the values do not add up to its rounded outputs
+        found = method(deepcopy(net).bfloat16()).attribute(x.bfloat16(), target=0)
+    assert found.dtype == torch.bfloat16
+    assert float((found.float() - usual).norm() / usual.norm()) < 0.03

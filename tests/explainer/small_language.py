@@ -13,6 +13,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
+    XLNetConfig,
+    XLNetForSequenceClassification,
 )
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -61,6 +63,11 @@ def classifier(kind, tokenizer, longest=512, **options):
             **common, **SIZES, max_position_embeddings=longest, initializer_range=0.5, pad_token_id=0
         )
         return RobertaForSequenceClassification(config).eval()
+    if kind == "xlnet":  # whose positions are relative: it knows no largest one
+        config = XLNetConfig(
+            **common, d_model=16, n_layer=2, n_head=2, d_inner=16, initializer_range=0.5, pad_token_id=0
+        )
+        return XLNetForSequenceClassification(config).eval()
     return GPT2ForSequenceClassification(GPT2Config(**common, **gpt_sizes(longest), **options)).eval()
 
 

@@ -274,7 +274,7 @@ def test_tables():
         (table.rename(columns={"pay": "wage"}), r"X lacks \['pay'\] and has \['wage'\]"),
         (table.assign(pay=["a", "b", "c"]), "column 'pay' of X has no numbers"),
         (table.iloc[0].to_numpy(), "X must be numbers|rows of features"),
-        (table["age"].to_numpy(), r"X\[None\] for a single one"),
+        (table["age"].to_numpy()[0], r"X\[None\] for a single one"),
         ([[1, 2, 3], [4]], "cannot be read as an array"),
         ("abc", "must be numbers"),
     ):
@@ -590,7 +590,10 @@ def test_objects_that_cannot_be_taken():
 
 def test_both_explainers_have_the_same_words_in_the_same_places():
     rows_, texts = (signature(explainer).parameters for explainer in (Explainer, TextExplainer))
-    only_texts, only_rows = {"tokenizer"}, {"background", "feature_mask", "feature_names", "mean", "std", "encoder"}
+    only_texts, only_rows = (
+        {"tokenizer"},
+        {"background", "feature_mask", "feature_names", "mean", "std", "encoder", "link"},
+    )
     assert set(texts) - set(rows_) == only_texts
     assert set(rows_) - set(texts) == only_rows
     assert [name for name in texts if name not in only_texts] == [name for name in rows_ if name not in only_rows]

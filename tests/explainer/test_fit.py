@@ -30,12 +30,12 @@ def test_functions_get_the_dtype_of_the_rows(dtype):
     seen = set()
 
     def watched(x):
-        seen.add(x.dtype)
+        seen.add(str(x.dtype).removeprefix("torch."))  # arrays are tried first, as rows are arrays
         return x.double().sum(1)
 
     found = Explainer(watched)(np.array([[1, 0], [1, 1]]).astype(dtype))
     assert found.values.tolist() == [[1, 0], [1, 1]]
-    assert seen == {torch.int64 if dtype is np.uint16 else torch.from_numpy(np.zeros(1, dtype)).dtype}
+    assert seen == {"int64" if dtype is np.uint16 else np.dtype(dtype).name}
 
 
 def test_whole_numbers_beyond_single_precision():

@@ -116,6 +116,16 @@ def test_tokens_have_pieces_and_special_ones_have_none(text, players, kind, bert
         assert sum(each) - (number * 2 if kind == "bert" else 0) == whole.tokens - (2 if kind == "bert" else 0)
 
 
+def test_a_model_that_knows_no_largest_position():
+    """XLNet's `max_position_embeddings` is −1."""
+    tokenizer = bert_tokenizer()
+    model = classifier("xlnet", tokenizer)
+    found = TextExplainer(model, tokenizer)("the quick brown fox")
+    with torch.no_grad():
+        (logits,) = model(**tokenizer("the quick brown fox", return_tensors="pt")).logits
+    np.testing.assert_allclose(found.values.sum(0) + found.base_values, logits.numpy(), atol=1e-5)
+
+
 def test_special_tokens_of_the_text_itself_stay(bert):
     model, tokenizer = bert
     explanation = TextExplainer(model, tokenizer, baselines="drop")("the quick [MASK] jump", target=0)

@@ -17,6 +17,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import wraps
 from inspect import Parameter, signature
 from typing import Any
 
@@ -26,19 +27,20 @@ from captum.log import log_usage
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from dasp.errors import UntraceableModel
 from dasp.games.call_options import check_replicates, read_options
 from dasp.games.counting import GRADIENT, Count, suited_threads, torch_threads
 from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import BatchOutput, Game
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive, games
-from dasp.models.calling import Output, checked_model, forward_of, one_tensor
+from dasp.models.calling import Output, checked_model, forward_of, innermost, one_tensor
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
 
 __all__ = ["GRADIENT", "Estimate", "EvaluatedAttribution", "PlayerMethod", "Profile", "PropagatedAttribution",
-           "WholeBatch", "cost_of_prior", "rows_at_once"]  # fmt: skip
+           "WholeBatch", "cost_of_prior", "rows_at_once", "without_autocast"]  # fmt: skip
 
 _ENOUGH_BITS = 32  # of a number that holds all values that people have
 # Numbers in the widest tensor at the frontier of a chunk.
@@ -398,6 +400,21 @@ class EvaluatedAttribution(PlayerMethod, ShapleyValueSampling):  # type: ignore[
         return True
 
 
+def without_autocast(explain: Callable[..., Estimate]) -> Callable[..., Estimate]:
+    """Return an `explain` that computes in the dtypes of the model where autocast would take others: rules compute
+    moments of the same dtype, and squares of small ones. What the model gives at both ends is evaluated again so."""
+
+    @wraps(explain)
+    def explained(self: PlayerMethod, request: Request, *args: Any, **options: Any) -> Estimate:
+        device = request.games[0].device.type
+        if not torch.is_autocast_enabled(device):
+            return explain(self, request, *args, **options)
+        with torch.autocast(device, enabled=False):
+            return explain(self, request.of_function(request.function, again=True), *args, **options)
+
+    return explained
+
+
 class PropagatedAttribution(PlayerMethod):
     """An attribution method that needs the model's graph, not only its outputs."""
 
@@ -417,6 +434,13 @@ class PropagatedAttribution(PlayerMethod):
         """Return what is traced: the model, or the function by which the request calls it."""
         self._asked = request.function
         model = self.model if request.function is self.forward_func else request.function
+        if isinstance(script := innermost(model), torch.jit.ScriptModule):
+            raise UntraceableModel(
+                f"{script.original_name} is a script of torch.jit (made by torch.jit.script or torch.jit.trace), of "
+                "which torch.export makes no graph",
+                "Give the module that the script was made of. BayesianShapley and GradientShapley take the script as "
+                "it is.",
+            )
         return checked_model(model)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.attribution.base import Estimate, Profile, PropagatedAttribution, rows_at_once, without_autocast
 from dasp.games.call_options import number_of, positive_number, whole_number
 from dasp.games.game import Game
 from dasp.games.progress import working
@@ -101,6 +101,7 @@ class DASP(PropagatedAttribution):
             coalition_sizes=coalition_sizes, internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
+    @without_autocast
     def explain(
         self,
         request: Request,

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once
+from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, rows_at_once, without_autocast
 from dasp.games.call_options import number_of, read_options, whole_number
 from dasp.games.game import Game
 from dasp.games.progress import working
@@ -71,6 +71,11 @@ Array = NDArray[np.float64]
 Index = str | tuple[float, float]
 
 _FIRST_LEVEL, _LAST_LEVEL = 3, 6  # 7 to 63 nodes
+_TOLERANCE = 1e-2
+_SEVERAL = 8  # baselines, over which errors average: 3 nodes beside each may do
+# Where values change by no more than 9 tolerances of their size with twice the nodes (and next by a third of it), and
+# what is missing is no more than ¼ of a tolerance of Σ|values|, more nodes are of no use, however small the difference.
+_SETTLED, _LITTLE = 9, 0.25
 _OTHER_NODES = 16  # for indices whose sum is not known
 _MOST_NODES = 64  # where the integrals have converged
 _LAST_DIGITS = 100  # machine epsilons of an output: what its place in a batch may change
@@ -128,7 +133,7 @@ class GradientDASP(PropagatedAttribution):
         feature_mask: Tensors | None = None,
         *,
         nodes: int | None = None,
-        tolerance: float = 1e-2,
+        tolerance: float = _TOLERANCE,
         index: Index = "shapley",
         background_clusters: int | None = None,
         seed: int = 0,
@@ -144,7 +149,9 @@ class GradientDASP(PropagatedAttribution):
             nodes: K for Gauss–Legendre with K nodes; None refines each row until the attributions sum to
                 f(input) − f(baseline) within `tolerance`, relative to it (or to
                 1 % of Σ|attributions|, if that is more), with 7 to 63 nodes (16
-                of Gauss's for the other indices, whose sum is not known).
+                of Gauss's for the other indices, whose sum is not known). Of a
+                background it is the average that has to add up, and of 8 rows
+                or more 3 nodes beside each may do.
             tolerance: the largest relative completeness gap for adaptive nodes.
             index: "shapley", "banzhaf", or (α, β) for the Beta(α, β) semivalue.
             background_clusters: summarise the background by that many weighted centres.
@@ -161,12 +168,13 @@ class GradientDASP(PropagatedAttribution):
             internal_batch_size=internal_batch_size, show_progress=show_progress,
         )  # fmt: skip
 
+    @without_autocast
     def explain(
         self,
         request: Request,
         *,
         nodes: int | None = None,
-        tolerance: float = 1e-2,
+        tolerance: float = _TOLERANCE,
         index: Index = "shapley",
         background_clusters: int | None = None,
         seed: int = 0,
@@ -188,23 +196,25 @@ class GradientDASP(PropagatedAttribution):
         places, weights = gauss(nodes or _OTHER_NODES, index)
         most = sum(game.rows for game in each.games) * (2**_LAST_LEVEL - 1 if adaptive else len(places))
         with working("GradientDASP", "node", most, at_most=adaptive, show=show_progress) as progress:
-            for lifted, (rows, game, select) in zip(lifts, each.parts(), strict=True):
+            for lifted, whole, (rows, game, select) in zip(lifts, request.games, each.parts(), strict=True):
                 extension = self._extension(lifted, game, select, seed, internal_batch_size, progress)
                 if adaptive:
-                    found, taken, beyond = _adapted(extension, each.total[rows], tolerance, _rounding(each, rows))
-                    missed.append(_over_baselines(beyond, request).any(0))
+                    found, taken, beyond = _adapted(
+                        extension, each.total[rows], tolerance, whole, _rounding(each, rows)
+                    )
+                    missed.append(beyond)
                 else:
-                    found, taken = _weighted(extension.slopes(places), weights), torch.full((game.rows,), len(places))
+                    found, taken = _weighted(extension.slopes(places), weights), torch.full((whole.rows,), len(places))
                 values.append(found)
-                counts.append(_over_baselines(taken * profile.each(game), request).sum(0))
+                counts.append(taken * profile.each(game) * len(whole.baselines))
         return self._estimate(request, values, torch.cat(counts), torch.cat(missed) if adaptive else None)
 
     def _shortfall(self, estimate: Estimate, **_: Any) -> str:
         assert estimate.gaps is not None
         gap = float(estimate.gaps.abs().max())
         return (
-            f"{2**_LAST_LEVEL - 1} nodes: the attributions miss f(input) − f(baseline) by up to {gap:.3g}. Raise "
-            "`tolerance` or, if less than full, `rank`."
+            f"as many nodes as change the values: the attributions miss f(input) − f(baseline) by up to {gap:.3g}. "
+            "Raise `tolerance` or, if less than full, `rank`."
         )
 
     def interactions(
@@ -308,11 +318,6 @@ def _weighted(slopes: Tensor, weights: Any) -> Tensor:
     return torch.tensordot(torch.as_tensor(weights, dtype=slopes.dtype, device=slopes.device), slopes, dims=1)
 
 
-def _over_baselines(each: Tensor, request: Request) -> Tensor:
-    """Return what there is of every row of a game beside each baseline, (baselines, rows of the game)."""
-    return each.view(len(request.empties), -1)
-
-
 def _rounding(request: Request, rows: slice) -> Tensor:
     """Return what rounding may leave of f(x) − f(baseline), which no node can mend: the same input has outputs that
     differ in their last digits by its place in a batch."""
@@ -320,28 +325,45 @@ def _rounding(request: Request, rows: slice) -> Tensor:
     return _LAST_DIGITS * torch.finfo(request.games[0].dtype).eps * sizes
 
 
-def _adapted(extension: Extension, wanted: Tensor, tolerance: float, rounding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Double the nodes of the rows whose values do not sum to `wanted` yet, as long as there are any. Returns the
-    values, how many nodes each row has taken, and which rows are beyond the tolerance with the most nodes."""
+def _adapted(
+    extension: Extension, wanted: Tensor, tolerance: float, game: Game, rounding: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Double the nodes of the rows of a game whose values do not sum to `wanted` yet, as long as there are any, and as
+    that changes the values: what is missing then is noise of the sketches beside a small difference.
+
+    The extension has every row beside every baseline; it is their average that is asked for, and that has to add up.
+    Returns the values beside each baseline, how many nodes each row of the game has taken, and which rows are beyond
+    the tolerance."""
     wanted = wanted.to(extension.game.dtype)
-    left = torch.arange(len(wanted), device=wanted.device)
+    sketched = 0 < extension.columns < game.count  # else there is no noise
+    number, left = len(game.baselines), torch.arange(game.rows, device=wanted.device)
+    first, allowed = _FIRST_LEVEL - (number >= _SEVERAL), min(tolerance, _TOLERANCE)
     result = torch.zeros(extension.game.count, *wanted.shape, dtype=wanted.dtype, device=wanted.device)
-    taken = torch.zeros(len(wanted), dtype=torch.long)
+    taken, beyond = torch.zeros(game.rows, dtype=torch.long), torch.zeros(game.rows, dtype=torch.bool)
     places, slopes = np.empty(0), wanted.new_empty(0)
-    for level in range(_FIRST_LEVEL, _LAST_LEVEL + 1):
-        new = fejer(level)[0][:: 1 if level == _FIRST_LEVEL else 2]  # every other node is new
-        places, slopes = np.concatenate([places, new]), torch.cat([slopes, extension.slopes(new, left)])
+
+    def averaged(each: Tensor) -> Tensor:
+        """(any, baselines · rows, *selected) → (any, rows, *selected)."""
+        return each if number == 1 else game.averaged(each.unflatten(1, (number, -1)).movedim(1, 0))
+
+    for level in range(first, _LAST_LEVEL + 1):
+        new = fejer(level)[0][:: 1 if level == first else 2]  # every other node is new
+        beside = (torch.arange(number, device=left.device)[:, None] * game.rows + left).flatten()
+        places, slopes = np.concatenate([places, new]), torch.cat([slopes, extension.slopes(new, beside)])
         slopes, places = slopes[places.argsort().tolist()], np.sort(places)
-        result[:, left] = _weighted(slopes, fejer(level)[1])
+        result[:, beside] = _weighted(slopes, fejer(level)[1])
         taken[left.cpu()] = len(places)
-        values = result[:, left]
-        gap = (values.sum(0) - wanted[left]).abs()
-        still = (gap > tolerance * yardstick(wanted[left], values) + rounding[left]).view(len(left), -1).any(1)
-        left, slopes = left[still], slopes[:, :, still]
+        values, total = averaged(result[:, beside]), averaged(wanted[None, beside])[0]
+        fewer = averaged(_weighted(slopes[1::2], fejer(level - 1)[1]))  # by every other node
+        gap = (values.sum(0) - total).abs()
+        missing = (gap > tolerance * yardstick(total, values) + averaged(rounding[None, beside])[0]).view(len(left), -1)
+        unsettled = (values - fewer).norm(dim=0) > _SETTLED * allowed * values.norm(dim=0)
+        unsettled |= gap > _LITTLE * allowed * values.abs().sum(0)
+        beyond[left.cpu()] = missing.any(1).cpu()
+        still = (missing & (unsettled.view(len(left), -1) | (not sketched))).any(1)
+        left, slopes = left[still], slopes[:, :, still.repeat(number)]
         if not len(left):
             break
-    beyond = torch.zeros(len(wanted), dtype=torch.bool)
-    beyond[left.cpu()] = True
     return result, taken, beyond
 
 

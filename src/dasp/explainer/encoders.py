@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +113,9 @@ class Encoder:
         except Exception as error:
             raise BadInput(f"the encoder cannot transform {what}: {line_of(error)}") from error
         result = result.toarray() if hasattr(result, "toarray") else np.asarray(result)
+        if result.dtype == object:  # numbers that were passed through beside text
+            with suppress(TypeError, ValueError):
+                result = result.astype(float)
         if result.dtype.kind not in "fiub":
             raise BadInput(f"the encoder gives {result.dtype} for {what}: numbers are needed for a network")
         return result

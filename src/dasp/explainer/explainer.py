@@ -9,14 +9,15 @@ from copy import copy
 from dataclasses import replace
 from functools import cache
 from inspect import signature
+from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dasp.attribution.base import PlayerMethod
 from dasp.attribution.captum_adapter import estimated
@@ -25,9 +26,12 @@ from dasp.attribution.gradient_dasp import GradientDASP
 from dasp.attribution.refinement import Clock
 from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
+from dasp.explainer.data_frames import DataFrames, is_table, takes_tables
 from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
+from dasp.explainer.saved_explainer import read_options_file, write_options_file
+from dasp.explainer.shap_background import given_background
 from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
@@ -36,6 +40,7 @@ from dasp.games.request import Request, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
 from dasp.models.calling import Output, forward_of
+from dasp.models.row_function import RowFunction, class_names, is_plain_function, linked
 from dasp.models.wrappers import (
     MultilayerPerceptron,
     converted,
@@ -62,9 +67,12 @@ class Explainer:
 
     Args:
         model: a module in evaluation mode, an `ExportedProgram`, a scikit-learn MLP (explained by its logits) or a
-            pipeline that ends in one, a Keras model on the torch backend, or any function of tensors.
+            pipeline that ends in one, a Keras model on the torch backend, or any function, such as the `predict_proba`
+            of a classifier. A function is given rows as the background is, else as X is: as a DataFrame with its
+            columns and dtypes, as an array or as a tensor; and in another of these forms if it cannot take that one.
         background: rows (an array, DataFrame or tensor) that stand for absent features, and are averaged over. One row
-            is a baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose).
+            is a baseline. Time grows with their number: some dozens do (`shap.sample` and `shap.kmeans` choose; the
+            weights of the latter count). SHAP's maskers `Independent` and `Image` of numbers are understood, too.
         baselines: instead of a background, what an absent feature is, as in Captum: a number, a row, or a row for each
             row. Zeros by default.
         players: who the players are, as a short text: "block:8", "superpixel:60", "window:25", … (see
@@ -100,6 +108,8 @@ class Explainer:
             and there are idle cores (see `dasp.games.counting`), and never more than torch has; the log says which.
         mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
             background and baselines are on the scale of x.
+        link: "logit" for the log-odds of a model that gives probabilities, which must not be 0 or 1. They are averaged
+            over a background as log-odds.
         encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
             the players their columns. `baselines="missing"`: absent columns are missing values, which it fills in. Of
             a pipeline that ends in an MLP, it is what comes before.
@@ -143,12 +153,16 @@ class Explainer:
         mean: Any = None,
         std: Any = None,
         encoder: Any = None,
+        link: Any = "identity",
     ) -> None:
+        self._options = _own_options(locals())
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
-        given = read_options({"threads": threads, "device": device}, {"threads": None, "device": None})
-        self.threads, device = given["threads"], given["device"]
+        self.threads, device = read_options(
+            {"threads": threads, "device": device}, {"threads": None, "device": None}
+        ).values()
         if encoder is None:
             encoder, model = encoder_and_network(model)
+        background, baselines, shares = given_background(background, baselines)
         self.model = own = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
@@ -159,20 +173,35 @@ class Explainer:
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
             self.output_names = self.output_names or self.model.output_names
+        self.output_names = self.output_names or class_names(own)
         given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
                  "feature_names": feature_names}  # fmt: skip
+        table = None
+        if not isinstance(method, Attribution) and is_plain_function(own):
+            off = background if baselines is None else baselines
+            table = _table_for(own, off) if encoder is players is mean is std is None else None
+            self.model = RowFunction(own, arrays_first=_has_arrays(off))
+        self._function = self.model
         channels = None
         if mean is not None or std is not None:
             self.model, channels = normalized(self.model, mean, std, own_dtype(self.model), self.device)
-        if encoder is None:
+        self.inputs: Inputs
+        if table is not None:
+            self.inputs = DataFrames(own, table, feature_mask=feature_mask, feature_names=feature_names)
+            self.model = self.inputs.model
+        elif encoder is None:
             self.inputs = Inputs(self.model, self.device, columns, **given, players=players, normalized=channels)
         else:
             if channels is not None or players is not None:
                 raise BadInput("an encoder goes with raw columns as players, and without mean and std")
             self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
             self.model = self.inputs.model
+        self.inputs.shares = shares
         if output is not None:
             self.model = forward_of(self.model, output)
+        self._unlinked, self.model = self.model, linked(self.model, link)
+        if self.model is not self._unlinked and isinstance(own, MultilayerPerceptron):
+            raise BadInput("scikit-learn's MLPs are explained by their logits already: leave link out")
         self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
@@ -216,16 +245,20 @@ class Explainer:
         as `shap.image_plot` wants them, and the value of a group is spread evenly over its pixels. Of several inputs,
         each has an explanation, in a tuple or a dictionary as they are; all values together make up the prediction.
 
+        A single row, X[0], has the explanation of a single row, which waterfalls take.
+
         `additional_forward_args` are further arguments of the model, which are not explained: a tuple, or a dictionary
         of keyword arguments. Tensors with as many rows as X go along with them row by row.
         """
-        parts = self.inputs.rows(X, "X")
+        if (row := self.inputs.single(X)) is not None:
+            return self(row, target, additional_forward_args)[0]
+        parts = self._rows(X, "X")
         result = self._explained(parts, target, additional_forward_args)
         return self.inputs.explanations(result, parts, self.output_names)
 
     def attribute(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Attributions:
         """Explain rows as `Attributions`, which are tensors; this needs no shap."""
-        return self._explained(self.inputs.rows(x, "x"), target, additional_forward_args)
+        return self._explained(self._rows(x, "x"), target, additional_forward_args)
 
     def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
         clock = self._clock(len(next(iter(rows.values())).tensor))
@@ -242,13 +275,43 @@ class Explainer:
 
     def prepare(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Request:
         """Check rows and what is asked of them; prediction and base are evaluated here, and only here."""
-        return self._prepared(self.inputs.rows(x, "x"), target, additional_forward_args)
+        return self._prepared(self._rows(x, "x"), target, additional_forward_args)
+
+    def _rows(self, x: Any, what: str) -> dict[Any, ModelRows]:
+        """Read rows; the form that they are given in is the one that a function is given them in, if it can take it."""
+        if isinstance(self._function, RowFunction):
+            self._function.prefer(arrays=_has_arrays(x) is not False)
+        return self.inputs.rows(x, what)
+
+    def save(self, path: str | Path) -> None:
+        """Write the options of this explainer, with its background, into a file that holds no code: the model is given
+        again to `load`, and so are an encoder, a method or a function of players that are objects."""
+        write_options_file(path, self._options)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Any, **again: Any) -> Self:
+        """Return an explainer of a model with the options in a file, and with those that are given `again`.
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "explainer.safetensors"
+        >>> Explainer(nn.Identity(), background=torch.ones(2, 3), target=1, seed=7).save(path)
+        >>> Explainer.load(path, nn.Identity())(torch.zeros(1, 3)).base_values
+        array([1.])
+        """
+        return cls(model, **read_options_file(path, again))
 
     def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Request:
         target = self._output(self.target if target is OWN_TARGET else target)
         arguments = self.inputs.arguments(rows, target, extra)
         with torch_threads(self.threads or 1):  # a few evaluations
-            return Request.of(self.model, arguments, at_once=self.budget.batch_size)
+            request = Request.of(self.model, arguments, at_once=self.budget.batch_size)
+        if self.model is not self._unlinked and not bool(
+            request.full.isfinite().all() and request.empties.isfinite().all()
+        ):
+            raise BadInput(
+                "link='logit' is for probabilities strictly between 0 and 1, and the model gives others: leave link out"
+            )
+        return request
 
     def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
@@ -370,6 +433,28 @@ class Explainer:
                     log.info("threads: %s", threads)
                 self._choices[game] = replace(choice, threads=threads)
             return self._choices[game]
+
+
+def _has_arrays(rows: Any) -> bool | None:
+    """True for rows as arrays, tables or lists, False for tensors, None for what says nothing."""
+    first = next(iter(tree_leaves(rows)), None) if isinstance(rows, (tuple, dict)) else rows
+    if first is None or isinstance(first, (int, float)):
+        return None
+    return not isinstance(first, Tensor)
+
+
+def _own_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return those arguments of an explainer that are not the defaults."""
+    known = signature(Explainer).parameters
+    return {name: value for name, value in given.items()
+            if name in known and name != "model" and value is not known[name].default}  # fmt: skip
+
+
+def _table_for(function: Any, table: Any) -> Any:
+    """Return the table that stands for absent features if the function is one of tables, else None."""
+    if hasattr(table, "to_frame") and hasattr(table, "iloc") and not is_table(table):  # a row of a table
+        table = table.to_frame().T.infer_objects()
+    return table if is_table(table) and len(table) and takes_tables(function, table) else None
 
 
 def _as_it_came_out(choice: Choice, entry: Method, game: Game, evaluations: Tensor | None) -> Choice:

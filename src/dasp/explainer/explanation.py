@@ -433,6 +433,7 @@ def shap_explanation_of_texts(result: Attributions, output_names: Sequence[str] 
         result.base.cpu().double().numpy(),
         _packed([np.array(pieces, dtype=object) for pieces in result.pieces]),
         error_std=None if result.std is None else _packed([_by_piece(part) for part in result.std]),
+        feature_names=[list(pieces) for pieces in result.pieces],  # as SHAP's own have them
         output_names=output_names if output_names is None or isinstance(output_names, str) else list(output_names),
     )
     explanation.choices = result.choices

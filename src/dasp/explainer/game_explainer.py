@@ -25,7 +25,7 @@ from dasp.games.request import Arguments, Request, check_positive, games
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
 
-__all__ = ["explain_game"]
+__all__ = ["explain_game", "game_attributions", "game_method"]
 
 log = logging.getLogger("dasp")
 
@@ -34,7 +34,7 @@ _METHODS = ("exact_shapley", "bayesian_shapley", "permutation_shapley")
 
 def explain_game(
     function: Callable[[Any], Any],
-    players: int | Iterable[object],
+    players: int | Iterable[object] | None = None,
     *,
     output_names: Sequence[str] | None = None,
     method: str = "auto",
@@ -58,7 +58,7 @@ def explain_game(
         function: takes masks (coalitions, players), True for players that are present, and returns a value for each
             coalition, (coalitions,), or several, (coalitions, outputs): an array, a tensor or a list. It is asked for
             every coalition once.
-        players: their number, or a list of their names.
+        players: their number, or a list of their names. Games and imputers of shapiq's know them by themselves.
         output_names: names of the outputs, if there are several.
         method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
             more than `max_evaluations`, else `BayesianShapley`.
@@ -88,19 +88,17 @@ def explain_game(
     >>> dict(zip(glove.feature_names, glove.values.round(3).tolist())), glove.reason
     ({'left': 0.667, 'right': 0.167, 'another right': 0.167}, '3 players have only 8 coalitions')
     """
-    number, names = _players(players)
     check_positive(batch_size=batch_size, workers=workers)
     if not callable(function):
         raise BadInput(f"a game is a function of masks, not a {type(function).__name__}")
+    number, names = _players(_own_players(function) if players is None else players)
     if retries < 0:
         raise BadInput(f"retries must be at least 0, not {retries}")
     _check_word("masks", masks, MaskKind)
     _check_word("missing", missing, Missing)
     if key and keep is None:
         raise BadInput("key goes with a file of answers: give keep='a file', too")
-    wanted = method if method == "auto" else find(method)
-    if wanted not in ("auto", *_METHODS):
-        raise BadInput(f"games are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
+    wanted = game_method(method)
     explanation_class()  # so that nothing is paid where shap is not there
     budget = Budget(tolerance, max_evaluations, seed=seed, max_seconds=max_seconds, missing=missing)
     with ExitStack() as stack:
@@ -114,7 +112,7 @@ def explain_game(
         if wanted == "auto":
             choice = choose_evaluations(number, budget, game.ends)
         try:
-            found = _explained(game, choice, budget)
+            found = game_attributions(game, choice, budget)
         except UndefinedCoalitions as error:
             raise error.named(names, rows=False) from None
     before = "" if kept is None else f", {kept.number - game.asked:,} answers were kept before"
@@ -123,7 +121,15 @@ def explain_game(
     return shap_explanation_of_game(found, names, output_names)
 
 
-def _explained(game: MaskFunction, choice: Choice, budget: Budget) -> Attributions:
+def game_method(method: str) -> str:
+    """Return "auto", or the identifier of a method that can explain games."""
+    found = method if method == "auto" else find(method)
+    if found not in ("auto", *_METHODS):
+        raise BadInput(f"games are explained by 'auto', 'exact', 'bayesian' or 'permutation', not by {method!r}")
+    return found
+
+
+def game_attributions(game: MaskFunction, choice: Choice, budget: Budget) -> Attributions:
     """Explain a game by a method, as if it were a row of ones with a baseline of zeros."""
     method = METHODS[choice.method]
     arguments = Arguments(torch.ones(1, game.players, dtype=torch.float64))
@@ -137,6 +143,14 @@ def _explained(game: MaskFunction, choice: Choice, budget: Budget) -> Attributio
         request.selections[0].chosen, (choice,), None if budget.tolerance is None else estimate.missed,
         evaluations=estimate.evaluations, evaluated=estimate.evaluated,
     )  # fmt: skip
+
+
+def _own_players(function: Callable[[Any], Any]) -> int | list[str]:
+    """Return the players that a game of shapiq's has: their names, or else their number."""
+    number = getattr(function, "n_players", None)
+    if number is None:
+        raise BadInput("players are missing: give explain_game their number, or a list of their names")
+    return list(getattr(function, "player_name_lookup", None) or ()) or int(number)
 
 
 def _players(given: int | Iterable[object]) -> tuple[int, list[str] | None]:

@@ -160,6 +160,7 @@ class Inputs:
         self.off_as_given: dict[Any, Any] = {}
         self.averaged = background is not None  # values are averaged over what absent features are
         self.off = self._baselines(baselines) if background is None else self._background(background)
+        self.shares: tuple[float, ...] | None = None  # the weights of the background's rows
         self._noted = False
 
     def _background(self, background: Any) -> dict[Any, Tensor]:
@@ -226,6 +227,18 @@ class Inputs:
             found[key] = rows if self.normalized is None else self._to_normalize(rows, key)
         return found
 
+    def single(self, given: Any) -> Any:
+        """Return a row that is given by itself, X[0] or table.iloc[0], as rows; None for rows."""
+        if hasattr(given, "to_frame") and not hasattr(given, "columns"):
+            return given.to_frame().T.infer_objects()
+        if isinstance(given, (tuple, dict)) and None not in _by_key(given):
+            return None
+        off = self.off.get(None)
+        several = off.dim() if self.averaged and isinstance(off, Tensor) else 2
+        if hasattr(given, "columns") or _dimensions(given) != several - 1:
+            return None
+        return given[None] if isinstance(given, (Tensor, np.ndarray)) else [list(given)]
+
     def _ordered(self, part: Any, key: Any) -> Sequence[str] | None:
         """Return the names that were given, if they are those of a table in another order."""
         own = [str(name) for name in getattr(part, "columns", ())]
@@ -264,7 +277,7 @@ class Inputs:
                 )
         extra = tree_map_only(Tensor, lambda x: x.to(self.device), extra)
         players = _together(masks) if masks else None
-        return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged)
+        return Arguments(_together(parts), _together(absent), target, extra, players, self.averaged, self.shares)
 
     def _note_lost(self, given: dict[Any, ModelRows], parts: dict[Any, Tensor]) -> None:
         """Say in the log if a column differs from its baseline by what the model's dtype does not hold."""
@@ -343,6 +356,14 @@ def _beside(part: Tensor, off: Any) -> Tensor:
     if not absent.is_floating_point() or bool((absent == absent.round()).all()):
         return part
     return part.to(torch.float64)
+
+
+def _dimensions(given: Any) -> int | None:
+    """Return the number of dimensions of an array or of nested lists; None if lists are of several lengths."""
+    try:
+        return np.ndim(given)
+    except ValueError:
+        return None
 
 
 def _masks(parts: dict[Any, ModelRows]) -> dict[Any, Tensor]:

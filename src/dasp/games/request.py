@@ -70,6 +70,7 @@ class Arguments:
     additional_forward_args: Any = None
     feature_mask: Tensors | None = None
     background: bool = False
+    shares: tuple[float, ...] | None = None  # the weights of its rows; None if all count alike
 
     @staticmethod
     def given(
@@ -158,7 +159,7 @@ def games(arguments: Arguments) -> list[Game]:
     masks = _masks(on, _in_order(arguments.inputs, arguments.feature_mask, "feature masks"))
     varying = any(bool((mask != mask[:1]).any()) for mask in masks)
     batched = tuple(isinstance(x, Tensor) and x.dim() > 0 and len(x) == len(on[0]) for x in extra)
-    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor))
+    whole = Game(on, off, (), extra, batched, 0, isinstance(arguments.inputs, Tensor), arguments.shares)
     result = []
     for part, game in whole.slices(1 if varying else whole.rows):
         own, count = _numbered(tuple(mask[part if len(mask) > 1 else slice(0, 1)][0] for mask in masks))
@@ -435,11 +436,11 @@ class Request:
         grouped = arguments.feature_mask is not None
         return Request(function, witness, parts, selections, whole(full), whole(empties), grouped, arguments.keys)
 
-    def of_function(self, function: Callable[..., Tensor]) -> Request:
+    def of_function(self, function: Callable[..., Tensor], *, again: bool = False) -> Request:
         """Return the same request to another model: a surrogate, say, whose values are a prior. It is called in the
-        same way, and this is the request itself if it is the same model."""
+        same way, and this is the request itself if it is the same model, unless that is to be evaluated again."""
         function = like(self.function, function)
-        if function is self.function:
+        if function is self.function and not again:
             return self
         witness = Witness(function, self.games[0].has_rows, self.witness.rounding)
         ends = [game.ends(witness, game.rows_at_once) for game in self.games]

@@ -129,7 +129,7 @@ def module_of(model: Any) -> Any:
 
 def innermost(model: Any) -> Any:
     """Return the user's own model, without what this library or torch wrapped around it."""
-    inside = unwrapped(model.model if isinstance(model, _Called) else model)
+    inside = unwrapped(model.model if isinstance(model, _Called) else getattr(model, "wrapped_function", model))
     return model if inside is model else innermost(inside)
 
 

@@ -231,7 +231,7 @@ class MultilayerPerceptron(nn.Sequential):
         if _kind(last) not in {"MLPClassifier", "MLPRegressor"}:
             raise BadInput(
                 f"a scikit-learn {_kind(last)} is no network: MLPClassifier and MLPRegressor can be explained, alone "
-                "or at the end of a pipeline; for other models give a function of tensors"
+                "or at the end of a pipeline; of other models give a function, such as model.predict_proba"
             )
         if not hasattr(last, "coefs_"):
             raise BadInput(f"the {_kind(last)} is not fitted yet")

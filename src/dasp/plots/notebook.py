@@ -76,12 +76,14 @@ def described(explanation: Any) -> str:
 
 
 def _is_text(explanation: Any) -> bool:
-    """True if the data are pieces of text: they are texts, and have no names."""
-    data = getattr(explanation, "data", None)
-    if data is None or not len(data) or getattr(explanation, "feature_names", None) is not None:
+    """True if the data are pieces of text: they are texts, and have no other names than themselves."""
+    data, names = getattr(explanation, "data", None), getattr(explanation, "feature_names", None)
+    if data is None or not len(data):
         return False
-    first = data[0] if isinstance(data[0], str) or not np.ndim(data[0]) else data[0][0]
-    return isinstance(first, str)
+    several = np.ndim(data[0]) > 0
+    pieces, names = (data[0], None if names is None else names[0]) if several else (data, names)
+    own = names is None or (np.ndim(names) == 1 and list(names) == list(pieces))
+    return own and isinstance(pieces[0], str)
 
 
 def _shown(axes: Any, words: str) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree
 
-from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution
+from dasp.attribution.base import GRADIENT, Estimate, Profile, PropagatedAttribution, without_autocast
 from dasp.attribution.deeplift.difference_rules import at_reference, difference_rule, whole_operations
 from dasp.attribution.deeplift.differences import Difference, Nonlinear
 from dasp.errors import UnsupportedOperation
@@ -94,6 +94,7 @@ class DeepLiftRevealCancel(PropagatedAttribution):
         arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
         return self._attribute(arguments, delta=return_convergence_delta, return_input_shape=return_input_shape)
 
+    @without_autocast
     def explain(self, request: Request) -> Estimate:
         """Return the contributions of the players."""
         self._check_differentiable()

@@ -154,8 +154,9 @@ class Vocabulary:
         self.beginning = _first(tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.cls_token_id)
         self.special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         self.positions, first = _positions(model)
-        limit = getattr(config, "max_position_embeddings", None)
-        self.limit = min(tokenizer.model_max_length, tokenizer.model_max_length if limit is None else limit - first)
+        limit = getattr(config, "max_position_embeddings", None) or 0
+        # XLNet, whose positions are relative, says −1.
+        self.limit = min(tokenizer.model_max_length, limit - first if limit > 0 else tokenizer.model_max_length)
 
     def plain(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text, without special ones around them."""
