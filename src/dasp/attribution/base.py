@@ -243,10 +243,10 @@ class PropagatedAttribution(PlayerMethod):
         model = self.model if request.function is self.forward_func else request.function
         if isinstance(script := innermost(model), torch.jit.ScriptModule):
             raise UntraceableModel(
-                f"{script.original_name} is a script of torch.jit (made by torch.jit.script or torch.jit.trace), of which "
-                "torch.export makes no graph",
-                "Give the module that the script was made of. BayesianShapley and GradientShapley take the script as it "
-                "is.",
+                f"{script.original_name} is a script of torch.jit (made by torch.jit.script or torch.jit.trace), of "
+                "which torch.export makes no graph",
+                "Give the module that the script was made of. BayesianShapley and GradientShapley take the script as "
+                "it is.",
             )
         return checked_model(model)
 
