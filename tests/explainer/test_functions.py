@@ -230,6 +230,7 @@ def test_an_explainer_is_saved_without_code(tmp_path):
         (FITTED.predict_proba, torch.tensor(X.values[:7]), X[9:11], {"feature_mask": np.array([0, 0, 1, 2])}),
         (FITTED.predict_proba, X[:7], X[9:11], {"link": shap.links.logit, "max_evaluations": 16}),
         (in_bern, table[:7], table[9:11], {}),
+        (FITTED.predict_proba, shap.kmeans(X, 3), X[9:11], {}),
     ):
         explainer = Explainer(model, background, **options)
         explainer.save(path)

@@ -31,7 +31,7 @@ from dasp.explainer.encoders import Encoder
 from dasp.explainer.explanation import Attributions, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
 from dasp.explainer.saved_explainer import read_options_file, write_options_file
-from dasp.explainer.shap_background import given_background
+from dasp.explainer.shap_background import WeightedRows, given_background
 from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
@@ -155,14 +155,14 @@ class Explainer:
         encoder: Any = None,
         link: Any = "identity",
     ) -> None:
-        self._options = _own_options(locals())
+        background, baselines, shares = given_background(background, baselines)
+        self._options = _own_options(locals(), shares)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
         self.threads, device = read_options(
             {"threads": threads, "device": device}, {"threads": None, "device": None}
         ).values()
         if encoder is None:
             encoder, model = encoder_and_network(model)
-        background, baselines, shares = given_background(background, baselines)
         self.model = own = converted(model)
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
@@ -443,9 +443,11 @@ def _has_arrays(rows: Any) -> bool | None:
     return not isinstance(first, Tensor)
 
 
-def _own_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return those arguments of an explainer that are not the defaults."""
+def _own_options(given: dict[str, Any], shares: tuple[float, ...] | None) -> dict[str, Any]:
+    """Return those arguments of an explainer that are not the defaults; its background with the weights of its rows."""
     known = signature(Explainer).parameters
+    if shares is not None:
+        given = {**given, "background": WeightedRows(given["background"], shares)}
     return {name: value for name, value in given.items()
             if name in known and name != "model" and value is not known[name].default}  # fmt: skip
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dasp.errors import BadInput, line_of
+from dasp.explainer.shap_background import WeightedRows
 
 __all__ = ["read_options_file", "write_options_file"]
 
@@ -83,6 +84,8 @@ def _plain(value: Any, arrays: dict[str, Tensor]) -> Any:
         columns = [[str(name), str(kind), _column(value.iloc[:, i], arrays)]
                    for i, (name, kind) in enumerate(zip(value.columns, value.dtypes, strict=True))]  # fmt: skip
         return {"table": columns}
+    if isinstance(value, WeightedRows):
+        return {"weighted": _plain((value.rows, list(value.shares)), arrays)}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _plain(part, arrays) for key, part in value.items()}}
     if isinstance(value, (list, tuple)):
@@ -119,6 +122,9 @@ def _restored(value: Any, arrays: dict[str, Tensor]) -> Any:
     if kind in ("list", "tuple"):
         parts = [_restored(part, arrays) for part in content]
         return tuple(parts) if kind == "tuple" else parts
+    if kind == "weighted":
+        rows, shares = _restored(content, arrays)
+        return WeightedRows(rows, tuple(shares))
     if kind == "table":
         import pandas as pd  # noqa: PLC0415
 

@@ -3,6 +3,7 @@ of ours, where they say the same."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from dasp.errors import BadInput
 
-__all__ = ["given_background"]
+__all__ = ["WeightedRows", "given_background"]
 
 _REFUSED = {
     "Partition": "its values are Owen values of a tree of features, and ours Shapley values: give its data as the "
@@ -20,9 +21,19 @@ _REFUSED = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows of a background with weights whose sum is 1, as a saved explainer has them."""
+
+    rows: Any
+    shares: tuple[float, ...]
+
+
 def given_background(background: Any, baselines: Any) -> tuple[Any, Any, tuple[float, ...] | None]:
     """Return a background and baselines without anything of SHAP's, and the weights of the background's rows, if they
     have any."""
+    if isinstance(background, WeightedRows):
+        return background.rows, baselines, background.shares
     kind = type(background)
     if kind.__module__.partition(".")[0] != "shap":
         return background, baselines, None
