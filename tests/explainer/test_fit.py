@@ -51,7 +51,7 @@ def test_a_baseline_between_whole_numbers():
 def test_a_function_in_another_dtype_is_told():
     network = nn.Linear(2, 1)
     with pytest.raises(BadInput, match=r"the rows have dtype torch.float64, .*\(x.float\(\), say\)"):
-        Explainer(network)(np.ones((2, 2)))
+        Explainer(lambda x: network(x).exp())(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(
