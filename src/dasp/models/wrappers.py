@@ -167,9 +167,9 @@ def _numbers(name: str, given: Any, absent: float, dtype: torch.dtype, device: t
         numbers = torch.as_tensor(absent if given is None else given, dtype=dtype, device=device)
         finite = bool(numbers.isfinite().all())
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInput(f"{name} is {given!r}: a number, or one for each channel, is needed") from error
+        raise BadInput(f"{name} is {line_of(repr(given))}: a number, or one for each channel, is needed") from error
     if numbers.dim() > 1 or not finite or (isinstance(given, Tensor) and given.is_complex()):
-        raise BadInput(f"{name} is {given!r}: a finite number, or one for each channel, is needed")
+        raise BadInput(f"{name} is {line_of(repr(given))}: a finite number, or one for each channel, is needed")
     return numbers
 
 
