@@ -250,6 +250,22 @@ def test_one_perturbation_at_a_time_may_have_any_answer():
     torch.testing.assert_close(by_player, values)
 
 
+@pytest.mark.parametrize("outputs", [2, 3, 4])
+def test_one_perturbation_at_a_time_calls_the_model_with_the_batch_as_it_is(outputs):
+    """Two outputs are as many as the rows that are tried otherwise; four are a row for each row."""
+    model, sizes = network(1), set()
+
+    def of_batch(x):
+        sizes.add(len(x))
+        return model(x).sum() * torch.arange(1.0, outputs + 1) if outputs < 4 else model(x)[:, 0]
+
+    values = ExactShapley(of_batch).attribute(X, perturbations_per_eval=1)
+    assert values.shape == (outputs, 3)
+    if outputs < 4:
+        assert sizes == {4}
+        torch.testing.assert_close(values, ShapleyValues(of_batch).attribute(X))
+
+
 def test_one_answer_is_of_all_rows_and_of_the_same_players():
     def total(x):
         return x.sum()

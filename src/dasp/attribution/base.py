@@ -35,6 +35,7 @@ from dasp.games.game import BatchOutput, Game
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Selection, Target, Tensors, check_positive, games
 from dasp.models.calling import Output, checked_model, forward_of, innermost, one_tensor
+from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
@@ -77,6 +78,17 @@ class WholeBatch:
             background=len(game.baselines) > 1,
         )  # fmt: skip
 
+    @classmethod
+    def answered(cls, function: Callable[..., Any], arguments: Arguments) -> WholeBatch | None:
+        """Return the batch as one row if the function, when it is called with the batch as it is, does not give a row
+        for each of its rows. Where players differ from row to row, it has to."""
+        if len(games(arguments)) > 1:
+            return None
+        batch = cls(function, arguments)
+        with torch.no_grad(), evaluation_lock():
+            (answer,) = batch(*_tuple(batch.arguments.inputs))
+        return batch if answer.dim() == 0 or len(answer) != arguments.rows else None
+
     def _form(self, tensors: list[Tensor]) -> Any:
         return tensors[0] if self.single else tuple(tensors)
 
@@ -88,7 +100,7 @@ class WholeBatch:
 
     def answer(self, attributions: Any) -> Any:
         """Return attributions (1, *selected, rows, *entry) of each input as (1, *entry), or (*selected, *entry)."""
-        tensors = attributions if isinstance(attributions, tuple) else (attributions,)
+        tensors = _tuple(attributions)
         parts = [self.outputs(x.select(-dimension, 0), dimension - 1)
                  for x, dimension in zip(tensors, self.dimensions, strict=True)]  # fmt: skip
         return dict(zip(self.keys, parts, strict=True)) if self.keys else self._form(parts)
@@ -97,6 +109,10 @@ class WholeBatch:
         """Return values (1, *selected, …), with a number of dimensions more, as Captum does: what the model returned
         for the batch takes the place of the row."""
         return values if values.dim() == 1 + dimensions else values[0]
+
+
+def _tuple(tensors: Any) -> tuple[Tensor, ...]:
+    return tensors if isinstance(tensors, tuple) else (tensors,)
 
 
 @dataclass(frozen=True)
@@ -303,7 +319,7 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
     ) -> Any:
         """Answer an `attribute` call with options of `explain`; with standard deviations if `std`, with the
         completeness gaps if `delta`."""
-        most, batch = torch.get_num_threads(), None
+        most = torch.get_num_threads()
         if isinstance(getattr(self.forward_func, "__self__", None), Attribution):
             # One of Captum's attributions (`LLMAttribution`, say) works with this one, and counts on its default.
             perturbations_per_eval = perturbations_per_eval or 1
@@ -313,12 +329,7 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
         if std and self.profile().replicates:
             check_replicates(options[self.profile().samples or ""], self._unit)
         with torch_threads(1):  # a few evaluations
-            try:
-                request = self._requested(self.forward_func, arguments, options.get("internal_batch_size"), most)
-            except BatchOutput as error:
-                once = perturbations_per_eval == 1
-                request, batch, size = self._of_batch(arguments, error, options.get("internal_batch_size"), most, once)
-                options["internal_batch_size"] = size
+            request, batch, options = self._understood(arguments, options, most, once=perturbations_per_eval == 1)
         with torch_threads(min(most, self._threads or 1)):
             estimate = self.explain(request, **options)
         missed, tolerance = 0 if estimate.missed is None else int(estimate.missed.sum()), options.get("tolerance")
@@ -340,31 +351,39 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
             raise ValueError("perturbations_per_eval and internal_batch_size say the same: give one of them")
         return perturbations_per_eval * arguments.rows
 
-    def _of_batch(
-        self, arguments: Arguments, error: BatchOutput, at_once: int | None, most: int, once: bool
-    ) -> tuple[Request, WholeBatch | None, int | None]:
-        """Return the request to a model that gives one answer for a batch, with how many rows to evaluate at once; or,
-        with a batch at `once`, anything else. A batch of one row is a row by itself."""
-        if not (error.single or once):
+    def _understood(
+        self, arguments: Arguments, options: dict[str, Any], most: int, *, once: bool
+    ) -> tuple[Request, WholeBatch | None, dict[str, Any]]:
+        """Return the request, the batch if it is explained as one row, and the options that fit. With a batch at `once`
+        the model is called with the batch as it is, to see what it answers; else it has to give one answer for two rows
+        to be taken for a function of whole batches. Of one row, that is a function of the row by itself."""
+        batch = WholeBatch.answered(self.forward_func, arguments) if once and self._takes_batches else None
+        at_once = options.get("internal_batch_size")
+        if batch is None:
+            try:
+                return self._requested(self.forward_func, arguments, at_once, most), None, options
+            except BatchOutput as error:
+                self._check_takes_batch(error)
+            if arguments.rows == 1:
+                alone = self._requested(self.forward_func, arguments, 1, most)
+                return alone, None, {**options, "internal_batch_size": 1}
+            batch = WholeBatch(self.forward_func, arguments)
+        if at_once is not None and at_once < arguments.rows:
+            raise ValueError(
+                f"the model gives one answer for the whole batch of {arguments.rows} rows, so that it cannot be "
+                f"evaluated on {at_once} of them: leave internal_batch_size out"
+            )
+        return self._requested(batch, batch.arguments, None, most), batch, {**options, "internal_batch_size": None}
+
+    def _check_takes_batch(self, error: BatchOutput) -> None:
+        """Raise the error, unless it says that there is one answer for a batch, and such functions can be explained."""
+        if not error.single:
             raise error
         if not self._takes_batches:
             raise ValueError(
                 f"{error}. {type(self).__name__} explains rows here; a function of the whole batch is explained by "
                 "ExactShapley, PermutationShapley or BayesianShapley, without a method as its prior"
             ) from error
-        if arguments.rows == 1 and at_once != 1:
-            try:
-                return self._requested(self.forward_func, arguments, 1, most), None, 1
-            except BatchOutput:
-                if not once:
-                    raise
-        if at_once is not None and at_once < arguments.rows:
-            raise ValueError(
-                f"the model gives one answer for the whole batch of {arguments.rows} rows, so that it cannot be "
-                f"evaluated on {at_once} of them: leave internal_batch_size out"
-            )
-        batch = WholeBatch(self.forward_func, arguments)
-        return self._requested(batch, batch.arguments, None, most), batch, None
 
     def _requested(self, function: Callable[..., Any], arguments: Arguments, at_once: int | None, most: int) -> Request:
         """Return the request. What the model does for the first one decides how many of torch's threads suit it."""
