@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -180,11 +181,18 @@ def summary(results: dict[str, Result | str]) -> list[list[str]]:
 HEADS = ["library", "version", "passed", "expected to differ", "failed", "not run"]
 
 
-def page(results: dict[str, Result | str]) -> str:
-    """Return the page of the documentation."""
-    parts = [INTRODUCTION, _table(HEADS, summary(results))]
+def page(results: dict[str, Result | str], before: str = "") -> str:
+    """Return the page of the documentation. What is not run has what the page said before."""
+    lines = {name: re.search(rf"^\| {name} \|.*\|$", before, re.MULTILINE) for name in results}
+    rows = [line[0].strip("| ").split(" | ") if isinstance(results[row[0]], str) and (line := lines[row[0]]) else row
+            for row in summary(results)]  # fmt: skip
+    parts = [INTRODUCTION, _table(HEADS, rows)]
     for library in LIBRARIES:
         result = results[library.name]
+        section = re.search(rf"^## {library.name}\n.*?(?=^## |\Z)", before, re.MULTILINE | re.DOTALL)
+        if isinstance(result, str) and section:
+            parts.append(section[0].strip())
+            continue
         parts.append(f"## {library.name}")
         rows = [[f"`{theirs}`" if theirs[0].isupper() else theirs, f"`{ours}`"] for theirs, ours in library.classes]
         parts.append(_table(["in the place of", "stands"], rows))
@@ -212,7 +220,7 @@ installed, so that their checkouts should be at the same version. Only tests tha
 fails if it passes with the library's own class and not with ours, unless it is in the list of what is expected to
 differ, with the reason (`conformance/differences.py`). Tests that do not pass with the library's own classes either
 (there is no network, or a package is not installed) are not run. This page is written by
-`make conformance … SAVE=1`."""
+`make conformance … SAVE=1`; a library that is left out keeps what was said of it."""
 
 
 def _short(why: str) -> str:
@@ -250,9 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
     for row in [HEADS, *summary(results)]:
         print("  ".join(cell.ljust(size) for cell, size in zip(row, width, strict=True)).rstrip())
     if given.save:
-        if any(isinstance(result, str) for result in results.values()):
-            raise SystemExit("the page has all libraries: name a checkout of each")
-        PAGE.write_text(page(results))
+        PAGE.write_text(page(results, PAGE.read_text() if PAGE.exists() else ""))
     return int(any(isinstance(result, Result) and result.failed for result in results.values()))
 
 
