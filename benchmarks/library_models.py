@@ -47,7 +47,7 @@ from torch import Tensor, nn
 
 import dasp
 from dasp import ExactShapley, Explainer, GradientDASP
-from dasp.errors import BadInput, UnsupportedOperation, UntraceableModel, line_of
+from dasp.errors import BadInput, UnexplainedRows, UnsupportedOperation, UntraceableModel, line_of
 from dasp.games.request import Arguments, Request
 from dasp.methods import METHODS
 
@@ -57,7 +57,7 @@ POOR = 0.3  # an error beyond which values say little
 WIDTH, HEADS, LAYERS, TOKENS, GROUPS, SIDE = 64, 4, 6, 16, 8, 3
 LIMITED = 128  # evaluations of a default answer that may not enumerate all coalitions
 _FOLDERS = r'[^\s"]*/site-packages/'  # of a machine, which are nobody's business
-_REFUSALS = (UnsupportedOperation, UntraceableModel, BadInput)
+_REFUSALS = (UnsupportedOperation, UntraceableModel, UnexplainedRows, BadInput)
 
 
 @dataclass(frozen=True)
