@@ -278,3 +278,12 @@ def test_rows_whose_squares_overflow_are_named(size):
     assert BayesianShapley(model).attribute(x, target=0, max_evaluations=100).isfinite().all()
     with pytest.raises(OverflowingRows, match="row 2") as error:  # also where rows are explained in parts
         Explainer(model, torch.zeros(3, 40), method="gradient", batch_size=1).attribute(x, target=0)
+
+
+@pytest.mark.parametrize("activation", [nn.Sigmoid(), nn.Tanh(), nn.SiLU()])
+def test_overflow_in_front_of_a_smooth_function_is_named(activation):
+    first = nn.Linear(2, 1, bias=False)
+    first.weight.data = torch.tensor([[1e25, -1e25]])
+    method = GradientDASP(nn.Sequential(first, activation, nn.Linear(1, 1)).eval())
+    with pytest.raises(OverflowingRows, match="squares may overflow"):
+        method.attribute(torch.tensor([[1.0, 2.0]]), target=0)

@@ -166,7 +166,13 @@ def filled_in(x):
     return y * x
 
 
-@pytest.mark.parametrize("function", [by_view, by_base, by_reshaped, of_input, of_precision, of_copy, filled_in])
+def powers(x):
+    return (x + 3).pow_(2) + (x + 4).pow_(x) + (x + 5).pow_(-0.5)
+
+
+@pytest.mark.parametrize(
+    "function", [by_view, by_base, by_reshaped, of_input, of_precision, of_copy, filled_in, powers]
+)
 def test_what_is_written_in_place_is_seen_by_all_that_share_the_memory(function):
     model, x = Memory(function), torch.randn(3, 4)
     expected = model(x.clone())

@@ -449,13 +449,13 @@ def _nodes(width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor
 
 def _by_width(variance: Tensor) -> Iterator[tuple[Any, tuple[Tensor, Tensor]]]:
     """Entries, as slices or indices, with the nodes for them."""
-    widest = min(_WIDEST, max(0, math.ceil(math.log2(max(float(variance.max()), 1)) / 2))) if len(variance) else 0
-    if widest == 0:
+    if not len(variance) or float(variance.max()) <= 1:
         for i in range(0, len(variance), _SHORT_PIECE):
             yield slice(i, i + _SHORT_PIECE), _nodes(0, variance.dtype, variance.device)
         return
     width = variance.clamp(min=1).log2().mul_(0.5).ceil_().clamp_(max=_WIDEST)
-    for each in range(widest + 1):
+    width.nan_to_num_(nan=_WIDEST)  # what has overflowed is to be seen in the result
+    for each in range(int(width.max()) + 1):
         for part in (width == each).nonzero()[:, 0].split(max(1, _SHORT_PIECE >> each)):
             if len(part):
                 yield part, _nodes(each, variance.dtype, variance.device)

@@ -25,6 +25,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -316,7 +317,22 @@ def _with_new_result(node: fx.Node) -> Any:
     tensors = [x.meta.get("val") for x in (node, *node.all_input_nodes)]
     if len({x.dtype for x in tensors if isinstance(x, Tensor) and x.is_floating_point()}) > 1:
         return None  # which in place ends in the precision of the first
-    return getattr(getattr(aten, op._opname.removesuffix("_"), None), op._overloadname, None)
+    return _out_of_place(op)
+
+
+@cache
+def _out_of_place(op: torch._ops.OpOverload) -> Any:
+    """Return the operation on the same arguments that writes to none of them; None if there is none. Its name may end
+    otherwise: for pow_.Scalar that is pow.Tensor_Scalar, as pow.Scalar has a number as base."""
+    packet = getattr(aten, op._opname.removesuffix("_"), None)
+    every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    alike = [x for x in every if not x._schema.is_mutable and _kinds(x) == _kinds(op)]
+    return min(alike, key=lambda x: x._overloadname != op._overloadname, default=None)
+
+
+def _kinds(op: torch._ops.OpOverload) -> list[str]:
+    """Return the types of an operation's arguments."""
+    return [str(argument.type) for argument in op._schema.arguments]
 
 
 def _known(graph: fx.Graph, keep: Collection[Any]) -> Callable[[fx.Node], bool]:
