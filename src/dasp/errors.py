@@ -273,8 +273,10 @@ def lacks_memory(error: BaseException | None) -> str | None:
     ("can't start new thread", None)
     """
     while error is not None:
-        if isinstance(error, MemoryError) or (found := _NO_MEMORY.search(str(error))):
-            return "memory" if isinstance(error, MemoryError) else found[0]
+        if isinstance(error, MemoryError):
+            return "memory"
+        if found := _NO_MEMORY.search(str(error)):
+            return found[0]
         error = error.__cause__ or error.__context__
     return None
 

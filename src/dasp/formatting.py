@@ -10,7 +10,18 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["INTERVAL", "METHOD_NAMES", "display_name", "entry", "interval_of", "number", "plain", "shortened", "shown", "within"]
+__all__ = [
+    "INTERVAL",
+    "METHOD_NAMES",
+    "display_name",
+    "entry",
+    "interval_of",
+    "number",
+    "plain",
+    "shortened",
+    "shown",
+    "within",
+]
 
 INTERVAL = 1.96  # standard deviations to each side, for a probability of 95 %
 METHOD_NAMES = {

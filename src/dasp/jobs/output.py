@@ -34,7 +34,8 @@ _RECORD, _ROWS, _RESULT = b"dasp", b"dasp rows", b"dasp result"  # keys of the m
 _BATCH = 2**12  # rows that are read at once
 _MOST_ROWS, _MOST_ENTRIES = 10**7, 2**32  # that are read again: some minutes of work
 _MOST_TOGETHER = 2**22  # entries that are read at once, unless a row has more
-_MOST_BYTES, _MOST_JSON = 2**30, 2**26  # of a column in a row group; of metadata
+_MOST_BYTES, _MOST_JSON = 2**32, 2**26  # of a row group; of metadata
+_IN_A_LIST = 2**10  # entries, about, of lists of any length
 _GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 _PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
 _WINDOWS = os.name == "nt"
@@ -227,15 +228,15 @@ class ParquetOutput:
             about = _decoded(stored.metadata.metadata)
             schema, rows = stored.schema_arrow, stored.metadata.num_rows
             columns = [stored.schema.column(i) for i in range(len(stored.schema))]
-            groups = [stored.metadata.row_group(i) for i in range(stored.num_row_groups)]
-            parts = [group.column(i) for group in groups for i in range(group.num_columns)]
-            entries = sum(part.num_values for part in parts)
-            _check_size(rows, max(entries, rows * len(columns)))
-            if any(part.total_uncompressed_size > _MOST_BYTES for part in parts):
-                raise ValueError(f"a column takes more than {_MOST_BYTES:,} bytes when it is read")
+            # pyarrow ends the process if it is asked for the size of a single column in a damaged file.
+            sizes = [stored.metadata.row_group(i).total_byte_size for i in range(stored.num_row_groups)]
+        entries = sum(_entries(own.type) for own in schema)
+        _check_size(rows, rows * entries)
+        if max(sizes, default=0) > _MOST_BYTES:
+            raise ValueError(f"has rows that take more than {_MOST_BYTES:,} bytes together when they are read")
         # A text that is in a file once, and meant for a million rows, is in memory once.
         texts = [own.path for own in columns if own.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")]
-        size = max(1, min(_BATCH, _MOST_TOGETHER * rows // max(1, entries)))
+        size = max(1, min(_BATCH, _MOST_TOGETHER // max(1, entries)))
 
         def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
             with pq.ParquetFile(output, page_checksum_verification=True, read_dictionary=texts) as again:
@@ -353,6 +354,13 @@ class _BesideCSV:
     columns: dict[str, str]  # their types
 
 
+def _entries(kind: pa.DataType) -> int:
+    """Return the number of entries in a row of a column, as far as its type says it."""
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size
+    return _IN_A_LIST if pa.types.is_list(kind) else 1
+
+
 def _json(text: str) -> Any:
     if len(text) > _MOST_JSON:
         raise ValueError(f"its metadata have more than {_MOST_JSON:,} characters")
@@ -366,8 +374,8 @@ def _check_size(rows: int, entries: int) -> None:
     """Refuse what would be read for hours, though its file may be small."""
     if rows > _MOST_ROWS or entries > _MOST_ENTRIES:
         raise ValueError(
-            f"has {rows:,} rows and {entries:,} entries; up to {_MOST_ROWS:,} rows and {_MOST_ENTRIES:,} entries can be "
-            "shown"
+            f"has {rows:,} rows and {entries:,} entries; up to {_MOST_ROWS:,} rows and {_MOST_ENTRIES:,} entries can "
+            "be shown"
         )
 
 

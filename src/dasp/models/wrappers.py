@@ -444,14 +444,16 @@ def onnx_model(path: Path) -> BlackBox:
         raise BadInput(f"{path} is not an ONNX model, or damaged: {line_of(error)}") from error
     folder, files = path.parent.resolve(), {name: path.parent / name for name in names}
     for name, file in files.items():
-        if "\0" in name:
-            raise BadInput(f"{path} keeps tensors in {line_of(name)!r}, which no file can be called")
-        if folder not in file.resolve().parents:
+        try:
+            outside, there = folder not in file.resolve().parents, file.is_file()
+        except (OSError, ValueError) as error:  # names that no file can have
+            raise BadInput(f"{path} keeps tensors in {line_of(name)!r}: {line_of(error)}") from error
+        if outside:
             raise BadInput(
                 f"{path} keeps tensors in {line_of(name)!r}, outside of its folder: save the model as one file, or "
                 "with its tensors beside it"
             )
-        if not file.is_file():
+        if not there:
             raise BadInput(f"{path} keeps tensors in {line_of(name)!r}, which is not there")
     return BlackBox(lambda threads: OnnxSession(path, content, threads), list(files.values()))
 

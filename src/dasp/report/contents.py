@@ -143,56 +143,68 @@ class Contents:
     def check(self) -> None:
         """Refuse an output whose columns do not belong together: a file may say anything of itself."""
         kinds = {own.name: own.type for own in self.stored.schema}
-        names = self.stored.schema.names
-        if len(kinds) < len(names) or not _NEEDED <= kinds.keys() or not self.stored.rows:
+        if len(kinds) < len(self.stored.schema) or not kinds.keys() >= _NEEDED or not self.stored.rows:
             raise ValueError("is damaged or was not written by dasp explain")
+        self._check_types(kinds)
+        if self.is_text:
+            if not {"values", "error_std"} <= kinds.keys() or {"data", "players", *_PAIRS} & kinds.keys():
+                raise ValueError("has other columns than outputs of texts have")
+        else:
+            self._check_sizes(kinds, *self._players_and_entries())
+
+    def _check_types(self, kinds: dict[str, Any]) -> None:
+        """Refuse columns that are of other types, or in other places, than `dasp explain` writes them."""
+        names = list(kinds)
         between = names[names.index("base_value") + 1 : names.index("gap")]
         for name, kind in kinds.items():
             test = _KINDS.get(name) or (_is_number if name.startswith("data:") else pa.types.is_floating)
             behind = name in (*_NEEDED, *_BEHIND) or name.startswith("data:")
             if not test(kind) or behind == (name in between):
                 raise ValueError(f"column {name!r} is of type {kind}, which dasp explain does not write there")
-        if "values" in between and not set(between) <= {"pieces", "values", "error_std"}:
+        together = {"pieces", "values", "error_std"} & set(between)
+        if together and len(together) < len(between):
             raise ValueError("has values both as lists and in columns")
-        if self.has_errors and not self.is_text and "error_std" not in kinds:
-            if [f"error_std:{name}" for name in self.names] != [name for name in between if name not in self.names]:
-                raise ValueError("has standard deviations of other players than it has values of")
+        if together and "values" not in together:
+            raise ValueError(f"has a column {min(together)!r} and no values")
+        deviations = [name for name in between if name.startswith("error_std:")]
+        if deviations and deviations != [f"error_std:{name}" for name in self.names]:
+            raise ValueError("has standard deviations of other players than it has values of")
         if self.has_interactions != (_PAIRS[1] in kinds):
             raise ValueError(f"has only one of the columns {_PAIRS[0]!r} and {_PAIRS[1]!r}")
-        self._check_sizes(kinds)
 
-    def _check_sizes(self, kinds: dict[str, Any]) -> None:
-        """Refuse lists, masks and shapes that do not have the same number of players or of entries."""
-        if self.is_text:
-            if not {"values", "error_std"} <= kinds.keys() or {"data", "players", *_PAIRS} & kinds.keys():
-                raise ValueError("has other columns than outputs of texts have")
-            return
-        entries = players = len(self.names)
-        if self.shape is not None:
-            if len(self.shape) > _MOST_DIMENSIONS or not 0 < math.prod(self.shape) <= _MOST_OF_A_ROW:
-                raise ValueError(f"has rows of an impossible shape, {list(self.shape[:_MOST_DIMENSIONS])}")
-            entries = players = math.prod(self.shape)
-        elif not self.names:
+    def _players_and_entries(self) -> tuple[int, int]:
+        """Return the numbers of players and entries that a row has by its columns, its shape and its mask, which must
+        agree."""
+        shape, mask = self.shape, self.mask
+        size = len(self.names) if shape is None else math.prod(shape)
+        if shape is not None and not (len(shape) <= _MOST_DIMENSIONS and 0 < size <= _MOST_OF_A_ROW):
+            raise ValueError(f"has rows of an impossible shape, {list(shape[:_MOST_DIMENSIONS])}")
+        if not size:
             raise ValueError("has no players and no shape of rows")
+        if shape is not None and self.image is None and size > _MOST_PLACES:
+            raise ValueError(f"has {size:,} entries in a row, and up to {_MOST_PLACES:,} of a series can be shown")
         if self.own_players and self.image is None:
             raise ValueError("has players of its own for every row, but no images")
-        if self.mask is not None and not self.own_players:
-            entries, players = len(self.mask), len(np.unique(self.mask))
-            if not entries or int(self.mask.max()) + 1 != players:
-                raise ValueError("has players whose numbers are not 0, 1, 2, …")
-            if self.shape is not None and math.prod(self.shape) != entries:
-                raise ValueError(f"has players for {entries:,} entries in rows of {math.prod(self.shape):,}")
-        if self.names and players != len(self.names):
-            raise ValueError(f"has {len(self.names):,} columns of values for {players:,} players")
+        if mask is None or self.own_players:
+            return size, size
+        players = len(np.unique(mask))
+        if not players or int(mask.max()) + 1 != players:
+            raise ValueError("has players whose numbers are not 0, 1, 2, …")
+        if shape is not None and size != len(mask):
+            raise ValueError(f"has players for {len(mask):,} entries in rows of {size:,}")
+        if self.names and size != players:
+            raise ValueError(f"has {size:,} columns of values for {players:,} players")
+        return players, len(mask)
+
+    def _check_sizes(self, kinds: dict[str, Any], players: int, entries: int) -> None:
+        """Refuse columns and lists that are more or fewer than there are players or entries."""
         if self.inputs and len(self.inputs) != entries:
             raise ValueError(f"has {len(self.inputs):,} columns of data for {entries:,} inputs")
-        if self.shape is not None and self.image is None and entries > _MOST_PLACES:
-            raise ValueError(f"has {entries:,} entries in a row, and up to {_MOST_PLACES:,} of a series can be shown")
         if self.has_interactions and players > _MOST_PAIRED:
             raise ValueError(f"has interactions of {players:,} players, and those of {_MOST_PAIRED:,} can be shown")
-        sizes = {**dict.fromkeys(("values", "error_std"), players), **dict.fromkeys(("data", "players"), entries)}
-        sizes |= dict.fromkeys(_PAIRS, players * (players - 1) // 2)
-        for name, size in sizes.items():
+        pairs = players * (players - 1) // 2
+        needed = {"values": players, "error_std": players, "data": entries, "players": entries}
+        for name, size in {**needed, **dict.fromkeys(_PAIRS, pairs)}.items():
             kind = kinds.get(name)
             if kind is not None and not (pa.types.is_fixed_size_list(kind) and kind.list_size == size):
                 raise ValueError(f"column {name!r} is of type {kind}, and its rows need {size:,} entries")
@@ -206,10 +218,10 @@ class Contents:
                 count += batch.num_rows
                 if batch.num_rows:
                     yield self._rows(batch)
-            if count != self.stored.rows:
-                raise ValueError(f"has {count:,} rows instead of {self.stored.rows:,}")
         except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
             raise BadInput(f"{self.file}: cannot be read: {line_of(error)}") from error
+        if count != self.stored.rows:
+            raise BadInput(f"{self.file}: has {count:,} rows instead of {self.stored.rows:,}")
 
     def _rows(self, table: pa.RecordBatch) -> OutputRows:
         known = set(table.schema.names)
@@ -292,7 +304,7 @@ def _whole_numbers(told: str, name: str) -> list[int]:
     try:
         return list(typed(tuple[int, ...], json.loads(told)))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"its {name} are not whole numbers") from error
+        raise ValueError(f"what it says of its {name} is no list of whole numbers") from error
 
 
 def _numbers(name: str, column: Any) -> NDArray[np.float64]:
@@ -352,12 +364,13 @@ def read(output: Path) -> Contents:
     check_file(output)
     try:
         stored = format_of(output).read(output)
-        if isinstance(stored.record, UnreadableRecord):
-            raise BadInput(f"{output}: {stored.record.reason}")
-        contents = Contents(output, stored, stored.record)
-        contents.check()
-    except BadInput:
-        raise
+        found = (
+            stored.record if isinstance(stored.record, UnreadableRecord) else Contents(output, stored, stored.record)
+        )
+        if isinstance(found, Contents):
+            found.check()
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise BadInput(f"{output}: cannot be read: {line_of(error)}") from error
-    return contents
+    if isinstance(found, UnreadableRecord):
+        raise BadInput(f"{output}: {found.reason}")
+    return found

@@ -111,7 +111,8 @@ def _fitting(rows: list[Row], order: NDArray[Any]) -> list[int]:
 def _common(some: OutputRows, i: int) -> Row:
     """Return what every row has, of whatever kind it is."""
     found: Row = {
-        "id": shown(str(some.ids[i])), "target": int(some.target[i]), "prediction": rounded(some.prediction[i], _EXACTLY),
+        "id": shown(str(some.ids[i])), "target": int(some.target[i]),
+        "prediction": rounded(some.prediction[i], _EXACTLY),
         "base": rounded(some.base[i], _EXACTLY), "gap": rounded(some.gap[i]),
         "total": rounded(some.prediction[i] + some.gap[i], _EXACTLY),  # what base and values add up to
     }  # fmt: skip

@@ -106,7 +106,9 @@ class CSVSource(TableSource):
         numbers = [name for name in self.columns_read if name not in texts]
         types = {name: pa.bool_() if name in lines.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.columns_read)
-        read = pv.ReadOptions(block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=lines.header)
+        read = pv.ReadOptions(
+            block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=lines.header
+        )
         parse = pv.ParseOptions(delimiter=lines.separator, newlines_in_values=True)
         try:
             yield from pv.open_csv(self.file, read, parse, convert)
