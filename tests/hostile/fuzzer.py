@@ -186,7 +186,9 @@ def _work(
         watch.seen.clear()
         outcomes["finding" if finding else outcome] += 1
         if finding:
-            results.send(f"{_kept(folder)}: {finding}")
+            kept = _kept(folder)
+            (kept / "finding.txt").write_text(finding)
+            results.send(f"{kept}: {finding.strip().splitlines()[-1]}")
     faulthandler.cancel_dump_traceback_later()
     results.send(Tried(outcomes, slowest, memory))
 

@@ -299,6 +299,8 @@ TAMPERED: dict[str, tuple[str, Change, str | None]] = {
     "a name of a megabyte": ("table", inside("dasp result", model="x" * 10**6), None),
     "names of a megabyte": ("table", inside("dasp result", output_names=["x" * 10**6, "y"]), None),
     "an absent input of an unknown kind": ("table", within("dasp", "absent", kind="text"), None),
+    "texts with a shape": ("texts", said("shape", "[0.5]"), None),
+    "texts with players": ("texts", said("players", "[-1]"), None),
     "a text without pieces": ("texts", lambda output: [
         output.set(name, pa.array([[]] * ROWS, output.column(name).type)) for name in ("pieces", "values", "error_std")
     ], None),

@@ -121,7 +121,7 @@ class Contents:
     def shape(self) -> tuple[int, ...] | None:
         """The shape of a row that is an array; None for tables and texts."""
         told = self.stored.about.get("data shape") or self.stored.about.get("shape")
-        return None if told is None or self.names else tuple(_whole_numbers(told, "shape"))
+        return None if told is None or self.names or self.is_text else tuple(_whole_numbers(told, "shape"))
 
     @cached_property
     def image(self) -> tuple[int, int, int] | None:
@@ -133,7 +133,7 @@ class Contents:
     def mask(self) -> NDArray[Any] | None:
         """The player of every entry; None if entries are players, or each row has players of its own."""
         told = self.stored.about.get("players")
-        return None if told is None else np.array(_whole_numbers(told, "players"), dtype=np.int64)
+        return None if told is None or self.is_text else np.array(_whole_numbers(told, "players"), dtype=np.int64)
 
     @cached_property
     def own_players(self) -> bool:
