@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test quick browser lint docs benchmark conformance notebooks clean
+.PHONY: install demo test quick browser lint docs fuzz benchmark conformance notebooks clean
 
 install: $(STAMP)
 
@@ -50,6 +50,11 @@ browser: install
 
 docs: install  # the site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+SECONDS := 3600
+
+fuzz: install  # changed files, outputs and arguments for an hour, or as `make fuzz SECONDS=60`; what hurts is in fuzz-findings/
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.hostile --seconds $(SECONDS)
 
 benchmark: install
 	$(BIN)/python benchmarks/propagation.py

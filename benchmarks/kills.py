@@ -1,11 +1,12 @@
 """Kill `dasp explain` at random moments, and compare what the resumed job wrote with an uninterrupted one.
 
-    python benchmarks/kills.py [--kills 20] [--rows 5000] [--engine local|ray] [--what job|worker|raylet|gcs_server]
-                               [--at 0.8] [--seconds 120]
+    python benchmarks/kills.py [--kills 20] [--rows 5000] [--engine local|ray]
+                               [--what job|worker|driver|raylet|gcs_server] [--at 0.8|join|report] [--seconds 120]
 
 The job is killed by SIGKILL after a random time, within its start as well as its work, or when a fraction of its parts
-is there (--at). With Ray, workers can be killed instead, within so many seconds, while the job goes on; or a part of
-Ray, which ends the job: it must say so in one line.
+is there (--at), or while its parts are joined (--at join) or its page is written (--at report, whose bytes are compared
+as well). With Ray, workers can be killed instead, within so many seconds, while the job goes on; or the driver, which
+is the process that talks to Ray, or a part of Ray, either of which ends the job: it must say so in one line.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
 WORKER = "ray::_Remote"
 DONE = re.compile(rb"resumed: ([\d,]+) of ([\d,]+) rows")
 CHUNK = 64
+# From when to when something is done: the file that is there then, that which is not yet, and the seconds that it takes
+# for the rows of the default.
+MOMENTS = {
+    "join": ("out.parquet.parts/output.parquet", "out.parquet", 0.1),
+    "report": ("out.parquet", "out.html", 1.0),
+}
 
 
 def prepared(folder: Path, rows: int) -> None:
@@ -54,6 +61,8 @@ def processes(job: int, name: str) -> list[int]:
     listed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     found = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
     sessions = {pid for pid, parent, session, _ in found if parent == str(job) and pid == session}
+    if name == "driver":
+        return list(map(int, sessions))
     return [
         int(pid) for pid, _, session, command in found
         if session in sessions and (command.startswith(name) or f"/{name} " in command)
@@ -71,9 +80,11 @@ def main() -> None:
     parser.add_argument("--engine", default="local")
     parser.add_argument("--method", default="gradient")
     parser.add_argument("--what", default="job")
-    parser.add_argument("--at", type=float)
+    parser.add_argument("--at")
     parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
+    if options.at not in (None, *MOMENTS):
+        options.at = float(options.at)
     chance = random.Random(0)  # noqa: S311
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -83,7 +94,8 @@ def main() -> None:
             "--chunk", str(CHUNK),
         ]  # fmt: skip
         start = time.perf_counter()
-        subprocess.run([*command, "-o", "whole.parquet"], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        page = ["--report", "whole.html"] if options.at == "report" else []
+        subprocess.run([*command, "-o", "whole.parquet", *page], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
         duration = time.perf_counter() - start
         print(f"{options.rows:,} rows in {duration:.1f} s: {digest(folder / 'whole.parquet')}", flush=True)
         begin = time.perf_counter()
@@ -91,13 +103,18 @@ def main() -> None:
         while killed < options.kills:
             killed += interrupted(command, folder, options, duration, chance, options.kills - killed)
             jobs += 1
-            if digest(folder / "out.parquet") != digest(folder / "whole.parquet"):
-                raise SystemExit("OTHER bytes")
+            for suffix in [".parquet", *([".html"] if page else [])]:
+                if digest(folder / f"out{suffix}") != digest(folder / f"whole{suffix}"):
+                    raise SystemExit("OTHER bytes")
             if (folder / "out.parquet.parts").exists():
                 raise SystemExit("parts are left")
             (folder / "out.parquet").unlink()
+            (folder / "out.html").unlink(missing_ok=True)
         seconds = time.perf_counter() - begin
-        print(f"{killed} kills of the {options.what} in {jobs} jobs, {seconds:.0f} s: the same bytes every time")
+        during = f" during the {options.at}" if options.at in MOMENTS else ""
+        print(
+            f"{killed} kills of the {options.what}{during} in {jobs} jobs, {seconds:.0f} s: the same bytes every time"
+        )
 
 
 def interrupted(
@@ -105,9 +122,10 @@ def interrupted(
 ) -> int:
     """A job until it is done; how often it, or a part of it, was killed."""
     killed = 0
-    while not (folder / "out.parquet").exists():
+    page = ["--report", "out.html"] if options.at == "report" else []
+    while not (folder / ("out.html" if page else "out.parquet")).exists():
         process = subprocess.Popen(  # noqa: S603
-            [*command, "-o", "out.parquet", "--engine", options.engine], cwd=folder, stdout=subprocess.PIPE,
+            [*command, "-o", "out.parquet", "--engine", options.engine, *page], cwd=folder, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         if killed < most:
@@ -125,6 +143,8 @@ def interrupted(
 
 def kill_job(process, folder, options, duration, chance, most) -> int:
     """SIGKILL after some seconds, or some parts; 0 if it was done before."""
+    if options.at in MOMENTS:
+        return kill_at(process, folder, *MOMENTS[options.at], chance.random())
     end = time.perf_counter() + chance.uniform(0.2, 1) * duration
     goal = None if options.at is None else options.at * options.rows / CHUNK
     while process.poll() is None:
@@ -133,6 +153,21 @@ def kill_job(process, folder, options, duration, chance, most) -> int:
             print(f"killed with {parts(folder)} of {-(-options.rows // CHUNK)} parts", flush=True)
             return 1
         time.sleep(0.005)
+    return 0
+
+
+def kill_at(process, folder, begin, end, seconds, fraction) -> int:
+    """SIGKILL some time after a file is there, before another is; 0 if that was there before."""
+    while process.poll() is None:
+        if (folder / begin).exists() and not (folder / end).exists():
+            time.sleep(fraction * seconds)
+            if process.poll() is None and not (folder / end).exists():
+                process.kill()
+                process.wait()
+                left = sorted(str(file.relative_to(folder)) for file in folder.glob(".out*"))
+                print(f"killed {fraction * seconds:.2f} s after {begin} was there; left: {left}", flush=True)
+                return 1
+        time.sleep(0.001)
     return 0
 
 

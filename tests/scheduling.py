@@ -34,6 +34,7 @@ SLOW = (
     "tests/explainer/test_game_explainer.py",
     "tests/explainer/test_indices.py",
     "tests/games/test_mask_function.py",
+    "tests/hostile/",
     "tests/jobs/",
     "tests/methods/test_catalogue.py::test_comparisons_with_any_arguments",
     "tests/models/test_calling.py::test_torch_writes_nothing_while_a_model_is_traced",

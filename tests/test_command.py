@@ -14,7 +14,7 @@ from explain_files import FACTORY, besides_random, rows
 FORKING = """
 import os, sys
 import dasp.jobs.run
-from dasp.cli import main
+from dasp.__main__ import main
 
 def without_a_reader():
     reader, writer = os.pipe()
@@ -28,23 +28,42 @@ def in_ascii():
     os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 1)
     sys.stdout.reconfigure(encoding="ascii")
 
-for prepare in (without_a_reader, on_a_full_disk, in_ascii):
+def without_streams():
+    for number in range(3):
+        os.close(number)
+    sys.stdin = sys.stdout = sys.stderr = None  # as Python has them then
+
+for prepare in (without_a_reader, on_a_full_disk, in_ascii, without_streams):
     if os.fork() == 0:
         prepare()
-        sys.argv[1:] = ["explain", "small:build", "größe.npy", "-o", f"{prepare.__name__}.parquet"]
+        sys.argv[1:] = ["explain", "small:Loud", "größe.npy", "-o", f"{prepare.__name__}.parquet"]
         main()
     print(prepare.__name__, os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 
 
+# A library in C says something.
+LOUD = """
+import os
+
+class Loud(nn.Module):
+    def forward(self, x):
+        os.write(2, b"")
+        return x.sum(1, keepdim=True)
+"""
+
+
 def test_the_job_is_done_though_nobody_can_read_what_it_says(tmp_path):
-    (tmp_path / "small.py").write_text(FACTORY)
+    (tmp_path / "small.py").write_text(FACTORY + LOUD)
     np.save(tmp_path / "größe.npy", rows())
     command = [sys.executable, "-X", "utf8", "-W", "ignore::DeprecationWarning", "-c", FORKING]  # of forking
     result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
-    assert result.stdout.splitlines() == ["without_a_reader 0", "on_a_full_disk 0", "in_ascii 0"], result.stderr
+    assert result.stdout.splitlines() == [
+        "without_a_reader 0", "on_a_full_disk 0", "in_ascii 0", "without_streams 0",
+    ], result.stderr  # fmt: skip
     assert besides_random(result.stderr) == ""
-    assert len(list(tmp_path.glob("*.parquet"))) == 3
+    assert len({file.read_bytes() for file in tmp_path.glob("*.parquet")}) == 1
+    assert len(list(tmp_path.glob("*.parquet"))) == 4
     assert (tmp_path / "said.txt").read_text().startswith(r"gr\xf6\xdfe.npy: 10 rows of 4 inputs")
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 import dasp
-from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, BadInput, Stopped, stops_at_once
+from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, NO_MEMORY, BadInput, Stopped, lacks_memory, stops_at_once
 from dasp.jobs.options import OPTIONS, Options, name_of
 
 app = typer.Typer(
@@ -140,6 +140,8 @@ def _main(arguments: list[str] | None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except BadInput as error:
+        if (what := lacks_memory(error.__cause__)) is not None:
+            _stop(NO_MEMORY.format(what), 1)
         _stop(f"dasp: {error}", 2)
     except Stopped as error:
         _stop(f"dasp: {error}", 1)
@@ -152,6 +154,10 @@ def _main(arguments: list[str] | None) -> None:
         code = INTERRUPTED_CODE
     except KeyboardInterrupt:
         code = INTERRUPTED_CODE
+    except Exception as error:
+        if (what := lacks_memory(error)) is None:
+            raise
+        _stop(NO_MEMORY.format(what), 1)
     if code == INTERRUPTED_CODE:  # Typer may have caught it
         _stop(INTERRUPTED, INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,15 @@ __all__ = [
 
 INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
 INTERRUPTED_CODE = 130
+NO_MEMORY = (
+    "dasp: there is not enough memory ({}): give the process more, or the job a smaller --batch-size and --chunk, and "
+    "run the same command again; what was done is kept"
+)
+_NO_MEMORY = re.compile(
+    "failed to map segment|cannot allocate memory|can't allocate memory|can't start new thread|not enough memory"
+    "|bad_alloc|unable to allocate|out of memory|insufficient memory|malloc of size|failed to launch worker thread",
+    re.IGNORECASE,
+)
 _LONGEST = 300  # characters of another library's message
 _MOST_SUMMARISED = 3  # operations
 _MOST_NAMED = 12  # players
@@ -253,6 +263,22 @@ def line_of(error: object) -> str:
     said = isinstance(error, OSError) and error.strerror
     text = " ".join(str(said or error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def lacks_memory(error: BaseException | None) -> str | None:
+    """Return what could not be had if an error, or what it comes from, is a lack of memory; else None. Libraries say it
+    in words.
+
+    >>> lacks_memory(RuntimeError("can't start new thread")), lacks_memory(RuntimeError("shapes differ"))
+    ("can't start new thread", None)
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return "memory"
+        if found := _NO_MEMORY.search(str(error)):
+            return found[0]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @contextmanager

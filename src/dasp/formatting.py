@@ -10,7 +10,18 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["INTERVAL", "METHOD_NAMES", "display_name", "entry", "interval_of", "number", "plain", "shortened", "within"]
+__all__ = [
+    "INTERVAL",
+    "METHOD_NAMES",
+    "display_name",
+    "entry",
+    "interval_of",
+    "number",
+    "plain",
+    "shortened",
+    "shown",
+    "within",
+]
 
 INTERVAL = 1.96  # standard deviations to each side, for a probability of 95 %
 METHOD_NAMES = {
@@ -62,6 +73,11 @@ def plain(text: object) -> str:
     """
     spaced = " ".join(str(text).split())
     return "".join(c for c in spaced if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+
+
+def shown(text: str, characters: int = 2000) -> str:
+    """What comes from a file, as one line that is not longer than a page can have."""
+    return plain(text if len(text) <= characters else shortened(text, characters))
 
 
 def number(value: float, *, signed: bool = False, digits: int = 3) -> str:

@@ -205,6 +205,22 @@ def test_factories_with_weights(factory):
     torch.testing.assert_close(load_model(network(), weights="weights.pt")(x), trained(x))
 
 
+def test_a_model_on_no_device_has_no_numbers():
+    with torch.device("meta"):
+        empty = network()
+    with pytest.raises(BadInput, match="0.weight is on the device 'meta', which keeps no numbers: give --weights"):
+        load_model(empty)
+
+
+def test_weights_are_given_to_a_model_on_no_device(factory):
+    trained = network()
+    torch.save(trained.state_dict(), "weights.pt")
+    with torch.device("meta"):
+        empty = network()
+    x = torch.tensor(X[:3]).float()
+    torch.testing.assert_close(load_model(empty, weights="weights.pt")(x), trained.eval()(x))
+
+
 def test_factories_and_weights_that_cannot_be_used(factory):
     torch.save({"0.weight": torch.ones(3, 3)}, "wrong.pt")
     torch.save(Bomb(factory / "trace"), "bomb.pt")

@@ -28,6 +28,7 @@ OTHER = {
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
     "output": Path("other.parquet"), "with_data": True, "interactions": True, "report": Path("page.html"),
+    "safe_csv": True,
     "overwrite": True,
     "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3, "show_progress": "no",
     "engine": "ray", "workers": 2, "ray_address": "auto",
@@ -55,6 +56,7 @@ def needed(options, name):
     """The same with what an option cannot do without."""
     options = replace(options, engine="ray") if OPTIONS[name].ray else options
     options = replace(options, with_data=True) if name == "report" else options  # as it has by itself
+    options = replace(options, output=Path("out.csv")) if name == "safe_csv" else options
     return replace(options, text="t") if OPTIONS[name].texts else options
 
 

@@ -15,6 +15,7 @@ from explain_files import besides_random, dasp, rows, write_good_files
 from PIL import Image
 
 from dasp.jobs.checkpoint import Checkpoint
+from dasp.jobs.output import format_of
 from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import Summary
 from dasp.players import superpixels
@@ -327,3 +328,43 @@ def test_the_summary_of_exact_values_has_no_error_bars(here):
     means = table[list("abcd")].abs().mean().sort_values(ascending=False)
     assert [line.split()[0] for line in said[1:]] == list(means.index)
     np.testing.assert_allclose([float(line.split()[-1]) for line in said[1:]], means, rtol=1e-3)
+
+
+# What a spreadsheet would take for a formula
+
+FORMULAS = [
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "'=1",
+    "' mine",
+    "-1.5",
+    "+3e-5",
+    "0",
+    "Zürich",
+    " -7",
+]
+
+
+def test_formulas_become_text_if_asked_and_numbers_stay(here):
+    table = pd.DataFrame(rows(len(FORMULAS)), columns=["=a", "-b", "c", "+1.5"])
+    table.assign(n=FORMULAS).to_csv("formulas.csv", index=False)
+    command = ["small:build", "formulas.csv", "--id", "n", "--target", "0"]
+    read = {"dtype": {"id": str}, "skipinitialspace": False}
+    done(*command, output="plain.csv")
+    done(*command, "--safe-csv", output="safe.csv")
+    plain, safe = pd.read_csv("plain.csv", **read), pd.read_csv("safe.csv", **read)
+    assert plain.id.tolist() == FORMULAS
+    assert safe.id.tolist() == [
+        "'=1+1", "'+cmd|' /C calc'!A0", "'-2+3", "'@SUM(A1)", "'\t=1", "''=1", "' mine", "-1.5", "+3e-5", "0", "Zürich",
+        " -7",
+    ]  # fmt: skip
+    assert list(safe.columns)[4:8] == ["'=a", "'-b", "c", "+1.5"]
+    np.testing.assert_array_equal(plain.iloc[:, 4:8], safe.iloc[:, 4:8])
+    stored = {name: format_of(here / f"{name}.csv").read(here / f"{name}.csv") for name in ("plain", "safe")}
+    assert stored["plain"].schema == stored["safe"].schema
+    batches = [pa.Table.from_batches(one.batches(one.schema.names)) for one in stored.values()]
+    assert batches[0].equals(batches[1])
+    assert dasp("report", "safe.csv", "page.html").code == 0

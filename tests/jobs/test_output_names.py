@@ -193,3 +193,24 @@ def test_names_of_a_classifier_of_texts(language):
     name_outputs(*language, ["LABEL_0", "LABEL_1", "LABEL_2"])
     explained(*command)
     assert result_of()["output_names"] == []
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_names_are_compared_with_few_others():
+    """100,000 of them took minutes."""
+    names = [Counted(f"label {i}") for i in range(2000)]
+    Counted.compared = 0
+    assert wrong_with(names) is None
+    assert Counted.compared < 5 * len(names)
+    assert wrong_with([*names, Counted("label 7")]) == "'label 7' is there twice; every output needs a name of its own"

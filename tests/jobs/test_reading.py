@@ -190,3 +190,11 @@ def test_ids_that_python_does_not_have(here):
     result = dasp("explain", "small:build", "times.parquet", "--id", "t", "-o", "out.parquet")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "the ids of type timestamp[us] cannot be read" in result.err
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_a_name_in_a_header_may_have_several_lines(here, end):
+    (here / "lines.csv").write_text(f'a,"b{end}in cm",c,d\n1,2,3,4\n5,6,7,8\n', newline="")
+    source = open_data(here / "lines.csv", limit=LIMIT)
+    assert source.names == ("a", f"b{end}in cm", "c", "d")
+    np.testing.assert_array_equal(read(here / "lines.csv"), [[1, 2, 3, 4], [5, 6, 7, 8]])

@@ -9,7 +9,7 @@ import pytest
 from explain_files import dasp, record, write_good_files
 
 from dasp.jobs.output import format_of
-from dasp.jobs.record import VERSION, AbsentInputs, JobRecord, JobResult, UnreadableRecord
+from dasp.jobs.record import VERSION, AbsentInputs, JobRecord, JobResult, UnreadableRecord, typed
 from dasp.jobs.summary import Notes
 
 
@@ -42,7 +42,7 @@ def test_what_json_makes_of_a_record_and_of_a_result():
     given = JobRecord(**{**vars(record(seed=3)), "absent": absent})
     assert JobRecord.from_json(json.loads(json.dumps(given.to_json()))) == given
     result = JobResult("m", "d", 2, ("no", "yes"), Notes(left_out=1, ids=("7",)))
-    assert JobResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert typed(JobResult, json.loads(json.dumps(result.to_json()))) == result
 
 
 @pytest.mark.parametrize("content", [None, [], {}, {"version": "1"}, {"version": VERSION}, {"dasp": "0.1"}])

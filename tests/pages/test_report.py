@@ -246,7 +246,7 @@ def test_a_csv_file_has_the_same_page(here, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (("absent.parquet", "page.html"), "absent.parquet: there is no such file"),
+        (("absent.parquet", "page.html"), "absent.parquet: no such file"),
         (("table.csv", "page.html"), "table.csv: is damaged or was not written by dasp explain"),
         (("shown.py", "page.html"), "a name that ends in .parquet or .csv is needed"),
         (("data.parquet", "page.html"), "data.parquet: is damaged or was not written by dasp explain"),

@@ -122,6 +122,9 @@ class Options:
     interactions: Annotated[bool, Option(
         "Output", "Write the interactions of all pairs of players, too, from the coalitions that are evaluated anyway: "
         "of up to 30 players, in a .parquet file.", texts=False)] = False
+    safe_csv: Annotated[bool, Option(
+        "Output", "Write an apostrophe before ids and names that a spreadsheet would take for formulas, as they begin "
+        "with =, +, - or @, in a .csv file. Numbers stay as they are.")] = False
     report: Annotated[Path | None, Option(
         "Output", "Page to write as well: a .html file that shows the result. The inputs are written with it, as by "
         "--with-data.", identity=False)] = None
@@ -185,6 +188,8 @@ class Options:
             raise BadInput(
                 f"--output is {self.output}, but --interactions writes lists; a name that ends in .parquet is needed"
             )
+        if self.safe_csv and self.output.suffix.lower() != ".csv":
+            raise BadInput(f"--safe-csv is for a .csv output, and --output is {self.output}: leave it out")
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
         if self.report is not None:
@@ -279,10 +284,11 @@ def check_page(page: Path) -> None:
     """Refuse a page that cannot be written, before any row is explained."""
     if page.suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"{page}: the page's name must end in .html")
+    _check_path("the page", page)
     if not page.parent.is_dir():
         raise BadInput(f"{page}: there is no folder {page.parent}")
-    if page.is_dir():
-        raise BadInput(f"{page}: is a folder")
+    if page.exists() and not page.is_file():
+        raise BadInput(f"{page}: is {'a folder' if page.is_dir() else 'not a file'}, and cannot be replaced")
 
 
 def _is_file(name: str, value: str | Path) -> bool:
@@ -303,5 +309,5 @@ def _check_path(option: str, path: Path) -> None:
     """Refuse a path that the system cannot have, such as one that is too long."""
     try:
         path.exists()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise BadInput(f"{option} is {line_of(path)}: {line_of(error)}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 
 from dasp.errors import BadInput
 from dasp.jobs.reading.source import texts
-from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
+from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord, typed
 from dasp.jobs.summary import Notes, Summary
 
 __all__ = [
@@ -31,9 +32,15 @@ Found = JobRecord | UnreadableRecord
 
 _RECORD, _ROWS, _RESULT = b"dasp", b"dasp rows", b"dasp result"  # keys of the metadata
 _BATCH = 2**12  # rows that are read at once
+_MOST_ROWS, _MOST_ENTRIES = 10**7, 2**32  # that are read again: some minutes of work
+_MOST_TOGETHER = 2**22  # entries that are read at once, unless a row has more
+_MOST_BYTES, _MOST_JSON = 2**32, 2**26  # of a row group; of metadata
+_IN_A_LIST = 2**10  # entries, about, of lists of any length
 _GROUP_ROWS, _GROUP_BYTES = 2**16, 2**26  # of a row group of the output, about
 _PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
 _WINDOWS = os.name == "nt"
+_FORMULA = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")  # for a spreadsheet
+_NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?\s*", re.IGNORECASE | re.ASCII)
 
 
 def parts_of(output: Path) -> Path:
@@ -169,6 +176,7 @@ class StoredOutput:
     result: JobResult
     about: dict[str, str]  # what the columns do not say, like the shape of a row
     schema: pa.Schema
+    rows: int
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]]  # reads some columns of its rows
 
 
@@ -218,15 +226,27 @@ class ParquetOutput:
         """Return rows in batches, and what is in the metadata."""
         with pq.ParquetFile(output) as stored:
             about = _decoded(stored.metadata.metadata)
-            schema = stored.schema_arrow
+            schema, rows = stored.schema_arrow, stored.metadata.num_rows
+            columns = [stored.schema.column(i) for i in range(len(stored.schema))]
+            # pyarrow ends the process if it is asked for the size of a single column in a damaged file.
+            sizes = [stored.metadata.row_group(i).total_byte_size for i in range(stored.num_row_groups)]
+        entries = sum(_entries(own.type) for own in schema)
+        _check_size(rows, rows * entries)
+        if max(sizes, default=0) > _MOST_BYTES:
+            raise ValueError(f"has rows that take more than {_MOST_BYTES:,} bytes together when they are read")
+        # A text that is in a file once, and meant for a million rows, is in memory once.
+        texts = [own.path for own in columns if own.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")]
+        size = max(1, min(_BATCH, _MOST_TOGETHER // max(1, entries)))
 
         def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
-            with pq.ParquetFile(output, page_checksum_verification=True) as again:
-                yield from again.iter_batches(_BATCH, columns=columns)
+            with pq.ParquetFile(output, page_checksum_verification=True, read_dictionary=texts) as again:
+                yield from again.iter_batches(size, columns=columns)
 
-        result = JobResult.from_json(json.loads(about.pop(_RESULT.decode(), "{}")))
-        record = JobRecord.from_json(json.loads(about.pop(_RECORD.decode(), "null")))
-        return StoredOutput(record, result, about, schema.remove_metadata(), batches)
+        result = typed(JobResult, _json(about.pop(_RESULT.decode(), "{}")))
+        record = JobRecord.from_json(_json(about.pop(_RECORD.decode(), "null")))
+        if record and about.pop(_ROWS.decode(), str(rows)) != str(rows):
+            record = UnreadableRecord()
+        return StoredOutput(record, result, about, schema.remove_metadata(), rows, batches)
 
     def write(
         self, tables: Iterator[pa.Table], stream: BinaryIO, record: JobRecord, result: Callable[[], JobResult]
@@ -266,19 +286,26 @@ class CSVOutput:
 
     def read(self, output: Path) -> StoredOutput:
         """Return rows in batches, and what is in the file beside them."""
-        told = self._beside(output)
-        if told and not self.is_complete(output):
+        if not (beside := self._beside(output)):
+            return StoredOutput(UnreadableRecord(), JobResult(), {}, pa.schema([]), 0, lambda _: iter(()))
+        if not self.is_complete(output):
             raise ValueError("has changed since it was written")
-        schema = pa.schema({name: pa.type_for_alias(kind) for name, kind in told.get("columns", {}).items()})
+        record, told = JobRecord.from_json(beside["dasp"]), typed(_BesideCSV, beside)
+        _check_size(told.rows, told.rows * len(told.columns))
+        schema = pa.schema({name: pa.type_for_alias(kind) for name, kind in told.columns.items()})
+        written = {name: no_formula(name) if _is_safe(record) else name for name in schema.names}
         lines = pv.ParseOptions(newlines_in_values=True)
+        kinds = {written[own.name]: own.type for own in schema}
 
         def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
-            kinds = pv.ConvertOptions(column_types=schema, include_columns=columns, strings_can_be_null=False)
-            with pv.open_csv(output, convert_options=kinds, parse_options=lines) as stream:
-                yield from stream
+            some = [written[name] for name in columns]
+            convert = pv.ConvertOptions(column_types=kinds, include_columns=some, strings_can_be_null=False)
+            with pv.open_csv(output, convert_options=convert, parse_options=lines) as stream:
+                for batch in stream:
+                    named = batch.rename_columns(columns)
+                    yield _with_ids(named, as_given) if _is_safe(record) else named
 
-        record, result = JobRecord.from_json(told.get("dasp")), JobResult.from_json(told.get("result", {}))
-        return StoredOutput(record, result, told.get("about", {}), schema, batches)
+        return StoredOutput(record, told.result, told.about, schema, told.rows, batches)
 
     def write(
         self, tables: Iterator[pa.Table], stream: BinaryIO, record: JobRecord, result: Callable[[], JobResult]
@@ -290,6 +317,7 @@ class CSVOutput:
         for noted in _grouped(tables):
             table = _plain(noted)
             own, kinds = own or _decoded(noted.schema.metadata), {field.name: str(field.type) for field in table.schema}
+            table = _safe(table) if _is_safe(record) else table
             writer = writer or pv.CSVWriter(
                 hashing, table.schema, write_options=pv.WriteOptions(quoting_style="needed")
             )
@@ -304,11 +332,51 @@ class CSVOutput:
         return json.dumps(content, indent=1).encode() + b"\n"
 
     def _beside(self, output: Path) -> dict[str, Any]:
+        file = output.with_name(f"{output.name}{self.beside}")
         try:
-            told = json.loads(output.with_name(f"{output.name}{self.beside}").read_bytes())
+            if not file.is_file() or file.stat().st_size > _MOST_JSON:  # anything but a file could be read for ever
+                return {}
+            told = json.loads(file.read_bytes())
         except (OSError, ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) and isinstance(told.get("dasp"), dict) else {}
+
+
+@dataclass(frozen=True)
+class _BesideCSV:
+    """The content of the file beside a CSV file."""
+
+    dasp: dict[str, Any]  # the record
+    rows: int
+    sha256: str
+    result: JobResult
+    about: dict[str, str]
+    columns: dict[str, str]  # their types
+
+
+def _entries(kind: pa.DataType) -> int:
+    """Return the number of entries in a row of a column, as far as its type says it."""
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size
+    return _IN_A_LIST if pa.types.is_list(kind) else 1
+
+
+def _json(text: str) -> Any:
+    if len(text) > _MOST_JSON:
+        raise ValueError(f"its metadata have more than {_MOST_JSON:,} characters")
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its metadata are nested too deeply") from error
+
+
+def _check_size(rows: int, entries: int) -> None:
+    """Refuse what would be read for hours, though its file may be small."""
+    if rows > _MOST_ROWS or entries > _MOST_ENTRIES:
+        raise ValueError(
+            f"has {rows:,} rows and {entries:,} entries; up to {_MOST_ROWS:,} rows and {_MOST_ENTRIES:,} entries can "
+            "be shown"
+        )
 
 
 FORMATS: dict[str, Format] = {".parquet": ParquetOutput(), ".pq": ParquetOutput(), ".csv": CSVOutput()}
@@ -352,6 +420,42 @@ def _plain(table: pa.Table) -> pa.Table:
     if any(test(ids.type) for test in _PLAIN):
         return table
     return table.set_column(table.column_names.index("id"), "id", texts([str(one) for one in ids.to_pylist()]))
+
+
+def _is_safe(record: Found) -> bool:
+    return isinstance(record, JobRecord) and record.options.get("safe_csv") is True
+
+
+def no_formula(text: str) -> str:
+    """Return a text with an apostrophe before it if a spreadsheet would take it for a formula. `as_given` takes it
+    away again.
+
+    >>> no_formula("=1+1"), no_formula("-1.5"), no_formula("Zürich")
+    ("'=1+1", '-1.5', 'Zürich')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def as_given(text: str) -> str:
+    """Return the text that `no_formula` was given.
+
+    >>> as_given("'=1+1"), as_given("'s Gravenhage")
+    ('=1+1', "'s Gravenhage")
+    """
+    return text[1:] if text and no_formula(text[1:]) == text else text
+
+
+def _safe(table: pa.Table) -> pa.Table:
+    """Return the table without names and ids that are formulas."""
+    return _with_ids(table, no_formula).rename_columns([no_formula(name) for name in table.column_names])
+
+
+def _with_ids(table: Any, change: Callable[[str], str]) -> Any:
+    """Return a table, or a part of one, whose ids are changed if they are texts."""
+    if "id" not in table.schema.names or table.schema.field("id").type != pa.string():
+        return table
+    changed = texts([change(one) for one in table["id"].to_pylist()])
+    return table.set_column(table.schema.names.index("id"), "id", changed)
 
 
 def _grouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -4,18 +4,24 @@ Everything that can change a bit of the result is part of it: checksums of model
 size of the chunks, the number of threads and the version of torch as well. How the work is spread (engine, workers) is
 not. A `JobResult` stands beside it: what is known when all rows are written, and the names of the files.
 
-Both are written as JSON. The record has a version, and a record of another version is refused.
+Both are written as JSON. The record has a version, and a record of another version is refused. Whoever reads an output
+may have it from somebody else, so everything that is read has its type, or is no record.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+import math
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from dasp.jobs.options import OPTIONS, name_of
+from dasp.jobs.options import OPTIONS, Options, name_of
 from dasp.jobs.summary import Notes
 
-__all__ = ["VERSION", "AbsentInputs", "JobRecord", "JobResult", "SkippedRows", "Software", "UnreadableRecord"]
+__all__ = [
+    "VERSION", "AbsentInputs", "JobRecord", "JobResult", "SkippedRows", "Software", "UnreadableRecord", "typed",
+]  # fmt: skip
 
 VERSION = 1
 _CHECKSUM = 64  # characters of a SHA-256
@@ -43,12 +49,6 @@ class AbsentInputs:
     dtype: str | None = None  # if they are many,
     sha256: str | None = None  # with their checksum
     warning: str | None = None  # if nobody asked for them, and the data is far from them
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> AbsentInputs:
-        """Read what `asdict` and JSON made of it."""
-        shape = content.get("shape")
-        return cls(**{**content, "shape": None if shape is None else tuple(shape)})
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,12 @@ class JobRecord:
                 f"has a record of version {content['version']}, and this version of dasp reads version {VERSION}"
             )
         try:
-            skipped = content["skipped"]
-            return cls(**{
-                **content,
-                "software": Software(**content["software"]),
-                "skipped": SkippedRows(skipped["number"], tuple(skipped["first"])),
-                "absent": AbsentInputs.from_json(content["absent"]),
-            })  # fmt: skip
+            found = typed(cls, content)
+            for name, value in found.options.items():
+                typed(_OPTION_TYPES[name], value)
         except (KeyError, TypeError):
             return UnreadableRecord()
+        return found if found.files.keys() <= OPTIONS.keys() else UnreadableRecord()
 
     def with_options(self, **others: Any) -> JobRecord:
         """Return the same record with other options."""
@@ -152,13 +149,63 @@ class JobResult:
         """Return dictionaries, lists, texts and numbers."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> JobResult:
-        """Read what `to_json` gave; what is missing is as if nothing was known."""
-        names = {one.name for one in fields(cls)}
-        known = {name: value for name, value in content.items() if name in names}
-        notes = Notes.from_json(known.get("notes", {}))
-        return cls(**{**known, "output_names": tuple(known.get("output_names", ())), "notes": notes})
+
+_OPTION_TYPES = {name: str if kind is Path else kind for name, kind in get_type_hints(Options).items()}
+_OPTION_TYPES |= {name: str | None for name, kind in _OPTION_TYPES.items() if kind == Path | None}
+_MOST = 2**63 - 1  # of a whole number
+_SIMPLE = (str, bool, int, float, type(None))
+
+T = TypeVar("T")
+
+
+def typed(kind: type[T], content: Any) -> T:
+    """Return what JSON has as a value of a type of ours; anything else raises `TypeError`.
+
+    Whole numbers are counts or indices, which are not below 0, and all other numbers are finite. Fields of a dataclass
+    that are missing have their defaults.
+
+    >>> typed(SkippedRows, {"number": 2, "first": [0, 7]})
+    SkippedRows(number=2, first=(0, 7))
+    >>> typed(SkippedRows, {"number": -2})
+    Traceback (most recent call last):
+        ...
+    TypeError: -2 is not of type int
+    """
+    found: Any = _typed(kind, content)
+    return found
+
+
+def _typed(kind: Any, content: Any) -> Any:
+    if kind is Any:
+        return content
+    if kind is float and type(content) is int and content <= _MOST:
+        return float(content)
+    if kind in _SIMPLE:
+        fits = type(content) is kind and (kind is not int or 0 <= content <= _MOST)
+        if fits and (kind is not float or math.isfinite(content)):
+            return content
+    elif isinstance(kind, UnionType):
+        for one in get_args(kind):
+            try:
+                return _typed(one, content)
+            except TypeError:
+                continue
+    elif is_dataclass(kind) and isinstance(content, dict):
+        return _typed_fields(kind, content)
+    elif get_origin(kind) is tuple and isinstance(content, list):
+        return tuple(_typed(get_args(kind)[0], one) for one in content)
+    elif get_origin(kind) is dict and isinstance(content, dict):
+        return {name: _typed(get_args(kind)[1], one) for name, one in content.items()}
+    said = str(content)[:40] if isinstance(content, _SIMPLE) else f"a {type(content).__name__}"
+    raise TypeError(f"{said} is not of type {getattr(kind, '__name__', kind)}")
+
+
+def _typed_fields(kind: Any, content: dict[str, Any]) -> Any:
+    kinds = get_type_hints(kind)
+    needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+    if not needed <= content.keys() <= kinds.keys():
+        raise TypeError(f"{', '.join(needed ^ content.keys())[:40]} are not the fields of {kind.__name__}")
+    return kind(**{name: _typed(kinds[name], one) for name, one in content.items()})
 
 
 def _change(name: str, before: Any, now: Any) -> str:

@@ -72,13 +72,9 @@ class Notes:
     def off(table: pa.Table) -> tuple[Notes, pa.Table]:
         """Return the notes of a table, and the table without them."""
         metadata = dict(table.schema.metadata or {})
-        notes = Notes.from_json(json.loads(metadata.pop(_NOTES, b"{}")))
+        noted = json.loads(metadata.pop(_NOTES, b"{}"))
+        notes = Notes(**{**noted, "ids": tuple(noted.get("ids", ()))})
         return notes, table.replace_schema_metadata(metadata or None)
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Notes:
-        """Read what `asdict` and JSON made of notes."""
-        return cls(**{**content, "ids": tuple(content.get("ids", ()))})
 
     def lines(self, rows: int, tolerance: float | None) -> Iterator[str]:
         """Yield the warnings for so many rows in the output."""

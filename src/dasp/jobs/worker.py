@@ -28,7 +28,7 @@ from dasp.games.request import Request, Selection
 from dasp.jobs.absent_inputs import Normalization
 from dasp.jobs.identity import fingerprint
 from dasp.jobs.reading.chunks import Chunk
-from dasp.jobs.reading.source import column, lists, texts
+from dasp.jobs.reading.source import column, lists, muted, texts
 from dasp.jobs.summary import Notes
 from dasp.models.loading import load_model, read_tokenizer
 from dasp.models.wrappers import BlackBox
@@ -270,12 +270,13 @@ class TextWorker:
         model = _model_of(task) if model is None else model
         own = task.explainer
         self.task, self.model = task, model.to(own["device"])
-        self.explainer = TextExplainer(
-            self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
-            baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
-            max_evaluations=own["max_evaluations"], error_bars=own["error_bars"], batch_size=own["batch_size"],
-            seed=own["seed"], show_progress=False,
-        )  # fmt: skip
+        with muted():
+            self.explainer = TextExplainer(
+                self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
+                baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
+                max_evaluations=own["max_evaluations"], error_bars=own["error_bars"], batch_size=own["batch_size"],
+                seed=own["seed"], show_progress=False,
+            )  # fmt: skip
         self.use_threads(task.threads)
 
     def use_threads(self, number: int | None) -> None:
@@ -285,6 +286,8 @@ class TextWorker:
 
     def outputs(self, some: Sequence[str]) -> Tensor:
         """Return the model's outputs for texts, (texts, outputs)."""
+        for text in some:
+            self._is_cut(text)  # a text that the tokenizer fails at is refused here, once and in one line
         _seed_all(self.task.explainer["seed"])
         with _silent():
             return self.explainer.outputs(some).reshape(len(some), -1)
@@ -334,7 +337,8 @@ class TextWorker:
     def _is_cut(self, text: str) -> bool:
         vocabulary = self.explainer.vocabulary
         assert vocabulary is not None
-        return len(vocabulary.tokenizer(text, verbose=False)["input_ids"]) > vocabulary.limit
+        with muted():
+            return len(vocabulary.encoded(text)["input_ids"]) > vocabulary.limit
 
 
 def _text_missed(row: Attributions) -> bool:

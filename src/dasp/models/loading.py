@@ -71,11 +71,22 @@ def read_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
             raise BadInput(f"{weights}: weights are for modules and factories; a {kind} has its own")
         _load_weights(model, Path(weights), str(source) if named else type(model).__name__)
     if isinstance(model, nn.Module):
+        _check_numbers(model, str(source) if named else type(model).__name__)
         model.eval()
     module = converted(model)
     if not isinstance(module, nn.Module):
         raise BadInput(f"{source} is a function: a model is needed here")
     return module
+
+
+def _check_numbers(model: nn.Module, name: str) -> None:
+    """Refuse a model whose parameters have shapes but no numbers."""
+    empty = [own for own, tensor in (*model.named_parameters(), *model.named_buffers()) if tensor.is_meta]
+    if empty:
+        raise BadInput(
+            f"{name}: {empty[0]} is on the device 'meta', which keeps no numbers: give --weights, or build the model "
+            "on a real device"
+        )
 
 
 def _read(source: str | Path, trust: bool) -> Any:
@@ -257,7 +268,7 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise BadInput(f"{path} is not a state dict (tensors by name): save model.state_dict()")
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(state, assign=any(tensor.is_meta for tensor in model.parameters()))
     except Exception as error:
         raise BadInput(f"{path} does not fit {name}: {line_of(error)}") from error
 

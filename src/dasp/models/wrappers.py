@@ -436,7 +436,8 @@ class OnnxSession:
 
 def onnx_model(path: Path) -> BlackBox:
     """Read an ONNX model. Files that it keeps tensors in must be in its folder: others are refused, here as well as by
-    onnxruntime, whose older versions would read them."""
+    onnxruntime, whose older versions would read them. What onnxruntime is given is what the onnx package has understood
+    of the file, written again: nothing else is in it."""
     try:
         import onnx  # noqa: PLC0415
         import onnxruntime  # noqa: F401, PLC0415
@@ -449,17 +450,23 @@ def onnx_model(path: Path) -> BlackBox:
     if content[4:8] == _ONNXRUNTIME_FORMAT:
         raise BadInput(f"{path} is a file of onnxruntime's own format: save the model as ONNX")
     try:
-        names = dict.fromkeys(_external_files(onnx.ModelProto.FromString(content)))
+        model = onnx.ModelProto.FromString(content)
+        model.DiscardUnknownFields()
+        names, content = dict.fromkeys(_external_files(model)), model.SerializeToString()
     except Exception as error:
         raise BadInput(f"{path} is not an ONNX model, or damaged: {line_of(error)}") from error
     folder, files = path.parent.resolve(), {name: path.parent / name for name in names}
     for name, file in files.items():
-        if folder not in file.resolve().parents:
+        try:
+            outside, there = folder not in file.resolve().parents, file.is_file()
+        except (OSError, ValueError) as error:  # names that no file can have
+            raise BadInput(f"{path} keeps tensors in {line_of(name)!r}: {line_of(error)}") from error
+        if outside:
             raise BadInput(
                 f"{path} keeps tensors in {line_of(name)!r}, outside of its folder: save the model as one file, or "
                 "with its tensors beside it"
             )
-        if not file.is_file():
+        if not there:
             raise BadInput(f"{path} keeps tensors in {line_of(name)!r}, which is not there")
     return BlackBox(lambda threads: OnnxSession(path, content, threads), list(files.values()))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,18 +12,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dasp.display import CHANNELS
 from dasp.errors import BadInput, line_of
-from dasp.formatting import plain
+from dasp.formatting import METHOD_NAMES, shown
 from dasp.jobs.output import FORMATS, StoredOutput, format_of
-from dasp.jobs.reading.source import floats
-from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
+from dasp.jobs.reading.source import check_file, floats
+from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord, typed
 
 __all__ = ["Contents", "OutputRows", "read"]
 
 _PAIRS = ("interactions", "interactions_std")
+_LONGEST, _LONGEST_TEXT = 40, 2**20  # characters of what is said, bytes of what is read
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,12 @@ class Contents:
     @cached_property
     def files(self) -> dict[str, str]:
         """The names of the model's and the data's files."""
-        return {"MODEL": plain(self.result.model), "DATA": plain(self.result.data)}
-
-    @cached_property
-    def outputs(self) -> list[str]:
-        """The names of the model's outputs, if they are known."""
-        return [plain(name) for name in self.result.output_names]
+        return {"MODEL": shown(self.result.model), "DATA": shown(self.result.data)}
 
     def output(self, target: int) -> str:
         """Return the name of an output, or its number."""
-        return self.outputs[target] if target < len(self.outputs) else str(target)
+        names = self.result.output_names
+        return shown(names[target]) if target < len(names) else str(target)
 
     @cached_property
     def names(self) -> list[str]:
@@ -116,14 +115,13 @@ class Contents:
     @cached_property
     def has_interactions(self) -> bool:
         """True if the interactions of pairs of players were written."""
-        kinds = [self.stored.schema.field(name).type for name in _PAIRS if name in self.others]
-        return len(kinds) == len(_PAIRS) and all(map(pa.types.is_fixed_size_list, kinds))
+        return _PAIRS[0] in self.others
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of a row that is an array; None for tables and texts."""
         told = self.stored.about.get("data shape") or self.stored.about.get("shape")
-        return None if told is None or self.names else tuple(json.loads(told))
+        return None if told is None or self.names or self.is_text else tuple(_whole_numbers(told, "shape"))
 
     @cached_property
     def image(self) -> tuple[int, int, int] | None:
@@ -135,93 +133,244 @@ class Contents:
     def mask(self) -> NDArray[Any] | None:
         """The player of every entry; None if entries are players, or each row has players of its own."""
         told = self.stored.about.get("players")
-        return None if told is None else np.array(json.loads(told))
+        return None if told is None or self.is_text else np.array(_whole_numbers(told, "players"), dtype=np.int64)
 
     @cached_property
     def own_players(self) -> bool:
         """True if each row has players of its own."""
         return self.is_text or "players" in self.others
 
+    def check(self) -> None:
+        """Refuse an output whose columns do not belong together: a file may say anything of itself."""
+        kinds = {own.name: own.type for own in self.stored.schema}
+        if len(kinds) < len(self.stored.schema) or not kinds.keys() >= _NEEDED or not self.stored.rows:
+            raise ValueError("is damaged or was not written by dasp explain")
+        self._check_types(kinds)
+        if self.is_text:
+            if not {"values", "error_std"} <= kinds.keys() or {"data", "players", *_PAIRS} & kinds.keys():
+                raise ValueError("has other columns than outputs of texts have")
+        else:
+            self._check_sizes(kinds, *self._players_and_entries())
+
+    def _check_types(self, kinds: dict[str, Any]) -> None:
+        """Refuse columns that are of other types, or in other places, than `dasp explain` writes them."""
+        names = list(kinds)
+        between = names[names.index("base_value") + 1 : names.index("gap")]
+        for name, kind in kinds.items():
+            test = _KINDS.get(name) or (_is_number if name.startswith("data:") else pa.types.is_floating)
+            behind = name in (*_NEEDED, *_BEHIND) or name.startswith("data:")
+            if not test(kind) or behind == (name in between):
+                raise ValueError(f"column {name!r} is of type {kind}, which dasp explain does not write there")
+        together = {"pieces", "values", "error_std"} & set(between)
+        if together and len(together) < len(between):
+            raise ValueError("has values both as lists and in columns")
+        if together and "values" not in together:
+            raise ValueError(f"has a column {min(together)!r} and no values")
+        deviations = [name for name in between if name.startswith("error_std:")]
+        if deviations and deviations != [f"error_std:{name}" for name in self.names]:
+            raise ValueError("has standard deviations of other players than it has values of")
+        if self.has_interactions != (_PAIRS[1] in kinds):
+            raise ValueError(f"has only one of the columns {_PAIRS[0]!r} and {_PAIRS[1]!r}")
+
+    def _players_and_entries(self) -> tuple[int, int]:
+        """Return the numbers of players and entries that a row has by its columns, its shape and its mask, which must
+        agree."""
+        shape, mask = self.shape, self.mask
+        size = len(self.names) if shape is None else math.prod(shape)
+        if shape is not None and not (len(shape) <= _MOST_DIMENSIONS and 0 < size <= _MOST_OF_A_ROW):
+            raise ValueError(f"has rows of an impossible shape, {list(shape[:_MOST_DIMENSIONS])}")
+        if not size:
+            raise ValueError("has no players and no shape of rows")
+        if shape is not None and self.image is None and size > _MOST_PLACES:
+            raise ValueError(f"has {size:,} entries in a row, and up to {_MOST_PLACES:,} of a series can be shown")
+        if self.own_players and self.image is None:
+            raise ValueError("has players of its own for every row, but no images")
+        if mask is None or self.own_players:
+            return size, size
+        players = len(np.unique(mask))
+        if not players or int(mask.max()) + 1 != players:
+            raise ValueError("has players whose numbers are not 0, 1, 2, …")
+        if shape is not None and size != len(mask):
+            raise ValueError(f"has players for {len(mask):,} entries in rows of {size:,}")
+        if self.names and size != players:
+            raise ValueError(f"has {size:,} columns of values for {players:,} players")
+        return players, len(mask)
+
+    def _check_sizes(self, kinds: dict[str, Any], players: int, entries: int) -> None:
+        """Refuse columns and lists that are more or fewer than there are players or entries."""
+        if self.inputs and len(self.inputs) != entries:
+            raise ValueError(f"has {len(self.inputs):,} columns of data for {entries:,} inputs")
+        if self.has_interactions and players > _MOST_PAIRED:
+            raise ValueError(f"has interactions of {players:,} players, and those of {_MOST_PAIRED:,} can be shown")
+        pairs = players * (players - 1) // 2
+        needed = {"values": players, "error_std": players, "data": entries, "players": entries}
+        for name, size in {**needed, **dict.fromkeys(_PAIRS, pairs)}.items():
+            kind = kinds.get(name)
+            if kind is not None and not (pa.types.is_fixed_size_list(kind) and kind.list_size == size):
+                raise ValueError(f"column {name!r} is of type {kind}, and its rows need {size:,} entries")
+
     def rows(self, *, data: bool = True) -> Iterator[OutputRows]:
         """Go through all rows, some at a time, with the inputs or without."""
         left = [name for name in self.others if name == "data" or name.startswith("data:")] if not data else []
+        count = 0
         try:
             for batch in self.stored.batches([name for name in self.stored.schema.names if name not in left]):
+                count += batch.num_rows
                 if batch.num_rows:
-                    yield self._rows(pa.Table.from_batches([batch]))
-        except (pa.ArrowException, OSError) as error:
+                    yield self._rows(batch)
+        except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
             raise BadInput(f"{self.file}: cannot be read: {line_of(error)}") from error
+        if count != self.stored.rows:
+            raise BadInput(f"{self.file}: has {count:,} rows instead of {self.stored.rows:,}")
 
-    def _rows(self, table: pa.Table) -> OutputRows:
-        def numbers(name: str) -> NDArray[Any]:
-            return floats(table[name])
+    def _rows(self, table: pa.RecordBatch) -> OutputRows:
+        known = set(table.schema.names)
 
-        known = set(table.column_names) - set(self.names)  # an older output may have a player by any name
+        def lists(name: str) -> Any:
+            return _lists(name, table[name]) if name in known else None
+
         if self.names:
-            values: Any = np.stack([numbers(name) for name in self.names], 1)
-            std: Any = np.stack([numbers(f"error_std:{name}") for name in self.names], 1) if self.has_errors else None
+            values: Any = np.stack([_numbers(name, table[name]) for name in self.names], 1)
+            deviations = [f"error_std:{name}" for name in self.names] if self.has_errors else []
+            std: Any = np.stack([_numbers(name, table[name]) for name in deviations], 1) if deviations else None
         else:
-            values, std = _lists(table["values"]), _lists(table["error_std"]) if self.has_errors else None
-        masks = _lists(table["players"]) if "players" in known and not self.is_text else None
+            values, std = lists("values"), lists("error_std")
+        masks = lists("players")
         if masks is not None:  # a value for every player instead of one for every entry
             firsts = [np.unique(mask, return_index=True)[1] for mask in masks]
             values, std = (
                 None if part is None else [row[first] for row, first in zip(part, firsts, strict=True)]
                 for part in (values, std)
             )
-        data: Any = None
+        for row in () if std is None else [std] if isinstance(std, np.ndarray) else std:
+            if (row < 0).any():
+                raise ValueError("has standard deviations below 0")
+        data: Any = lists("data")
         if self.inputs and f"data:{self.inputs[0]}" in known:
-            data = np.stack([np.array(table[f"data:{name}"].to_pylist(), dtype=object) for name in self.inputs], 1)
-        elif "data" in known:
-            data = _lists(table["data"])
+            data = np.stack([_numbers(f"data:{name}", table[f"data:{name}"]) for name in self.inputs], 1)
+        pieces = _texts("pieces", table["pieces"]) if self.is_text else None
+        if pieces is not None:
+            lengths = [len(row) for row in pieces]
+            if max(lengths) > _MOST_PLACES:
+                raise ValueError(f"has a text of more than {_MOST_PLACES:,} pieces")
+            if not lengths == [len(row) for row in values] == [len(row) for row in std]:
+                raise ValueError("has texts with other numbers of pieces than of values")
         return OutputRows(
-            ids=table["id"].to_pylist(),
-            target=numbers("target").astype(int),
-            prediction=numbers("prediction"),
-            base=numbers("base_value"),
+            ids=_texts("id", table["id"], needed=False),
+            target=_counts("target", table["target"], self.result.outputs),
+            prediction=_numbers("prediction", table["prediction"]),
+            base=_numbers("base_value", table["base_value"]),
             values=values,
             std=std,
-            gap=numbers("gap"),
-            method=table["method"].to_pylist(),
-            evaluations=numbers("evaluations").astype(int) if "evaluations" in known else None,
-            missed=np.array(table["missed"].to_pylist(), dtype=bool) if "missed" in known else None,
+            gap=_numbers("gap", table["gap"]),
+            method=_methods(table["method"]),
+            evaluations=_counts("evaluations", table["evaluations"]) if "evaluations" in known else None,
+            missed=_counts("missed", table["missed"]).astype(bool) if "missed" in known else None,
             data=data,
-            pieces=table["pieces"].to_pylist() if self.is_text else None,
+            pieces=pieces,
             masks=masks,
-            interactions=_known_lists(table["interactions"]) if self.has_interactions else None,
-            interactions_std=_known_lists(table["interactions_std"]) if self.has_interactions else None,
+            interactions=lists("interactions"),
+            interactions_std=lists("interactions_std"),
         )
 
 
-def _lists(column: pa.ChunkedArray) -> Any:
-    """Return lists as an array, or as arrays if their lengths differ."""
-    whole = column.combine_chunks()
-    if pa.types.is_fixed_size_list(whole.type):
-        return np.from_dlpack(whole.flatten()).reshape(len(whole), -1)
-    return [np.asarray(row, dtype=np.float64) for row in whole.to_pylist()]
+def _is_number(kind: Any) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
 
 
-def _known_lists(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return lists of a fixed size as an array, with NaN for those that are null."""
-    whole = column.combine_chunks()
-    found = np.full((len(whole), whole.type.list_size), np.nan)
-    there = whole.is_valid().to_numpy(zero_copy_only=False)
-    found[there] = np.from_dlpack(whole.flatten()).reshape(-1, found.shape[1])  # which leaves nulls out
+def _is_list(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a test for lists of one length or of any."""
+    return lambda kind: (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) and test(kind.value_type)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_FLOATS = _is_list(pa.types.is_floating)
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "id": lambda kind: not pa.types.is_nested(kind),
+    "target": pa.types.is_integer, "method": pa.types.is_string, "evaluations": pa.types.is_integer,
+    "missed": pa.types.is_boolean, "pieces": _is_list(pa.types.is_string), "values": _FLOATS, "error_std": _FLOATS,
+    "data": _is_list(_is_number), "players": _is_list(pa.types.is_integer),
+    "interactions": _FLOATS, "interactions_std": _FLOATS,
+}  # fmt: skip
+_NEEDED = {"id", "target", "prediction", "base_value", "gap", "method"}
+_BEHIND = ("evaluations", "missed", "data", "players", *_PAIRS)
+_MOST_DIMENSIONS, _MOST_OF_A_ROW = 8, 2**22  # of a row: dimensions and entries
+_MOST_PLACES, _MOST_PAIRED = 10**6, 1000  # steps and channels of a series or pieces of a text; players of a heat map
+_LARGEST = 1e150  # of a number: sums of squares are finite
+
+
+def _whole_numbers(told: str, name: str) -> list[int]:
+    """Return the whole numbers that metadata have."""
+    try:
+        return list(typed(tuple[int, ...], json.loads(told)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"what it says of its {name} is no list of whole numbers") from error
+
+
+def _numbers(name: str, column: Any) -> NDArray[np.float64]:
+    """Return numbers, NaN where one is missing or not finite. Those whose squares overflow are refused."""
+    found = np.array(floats(pa.chunked_array([column])))
+    found[np.isinf(found)] = np.nan
+    if (wrong := np.abs(found) > _LARGEST).any():
+        raise ValueError(f"column {name!r} has {found[wrong][0]:g}, and numbers up to {_LARGEST:g} can be shown")
     return found
+
+
+def _counts(name: str, column: Any, end: int | None = None) -> NDArray[np.int64]:
+    """Return whole numbers from 0 on, of which none may be missing."""
+    found = floats(pa.chunked_array([column]))
+    if not ((found >= 0) & (found < (2**31 if end is None else end))).all():
+        raise ValueError(f"column {name!r} has numbers that it cannot have, or none in some rows")
+    return found.astype(np.int64)
+
+
+def _methods(column: Any) -> list[str]:
+    found = _texts("method", column)
+    if strange := set(found) - METHOD_NAMES.keys():
+        raise ValueError(f"there is no method {min(map(str, strange))[:_LONGEST]!r}")
+    return found
+
+
+def _texts(name: str, column: Any, *, needed: bool = True) -> list[Any]:
+    """Return texts or names, or lists of texts, none of which takes megabytes; if they are `needed`, none is missing.
+    Where a file has many times the same text, it is looked at once."""
+    entries = column.flatten() if _is_list(lambda _: True)(column.type) else column
+    own = entries.dictionary if pa.types.is_dictionary(entries.type) else entries
+    if needed and (column.null_count or entries.null_count):
+        raise ValueError(f"column {name!r} has nothing in some rows")
+    if any(test(own.type) for test in _TEXTS):
+        own.validate(full=True)
+        if len(own) and pc.max(pc.binary_length(own)).as_py() > _LONGEST_TEXT:
+            raise ValueError(f"column {name!r} has a text of more than {_LONGEST_TEXT:,} bytes")
+    return column.to_pylist()
+
+
+def _lists(name: str, column: Any) -> Any:
+    """Return lists of numbers as an array, with NaN for those that are null, or as arrays if their lengths differ."""
+    entries = _numbers(name, column.flatten())  # which leaves null lists out
+    if pa.types.is_fixed_size_list(column.type):
+        found = np.full((len(column), column.type.list_size), np.nan)
+        found[column.is_valid().to_numpy(zero_copy_only=False)] = entries.reshape(-1, found.shape[1])
+        return found
+    if column.null_count:
+        raise ValueError(f"column {name!r} has nothing in some rows")
+    return np.split(entries, np.cumsum(column.value_lengths().to_numpy())[:-1])
 
 
 def read(output: Path) -> Contents:
     """Open an output of `dasp explain`."""
     if output.suffix.lower() not in FORMATS:
         raise BadInput(f"{output}: a name that ends in .parquet or .csv is needed: an output of dasp explain")
+    check_file(output)
     try:
         stored = format_of(output).read(output)
-    except FileNotFoundError as error:
-        raise BadInput(f"{output}: there is no such file") from error
-    except (pa.ArrowException, OSError, ValueError) as error:
+        found = (
+            stored.record if isinstance(stored.record, UnreadableRecord) else Contents(output, stored, stored.record)
+        )
+        if isinstance(found, Contents):
+            found.check()
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise BadInput(f"{output}: cannot be read: {line_of(error)}") from error
-    if isinstance(stored.record, UnreadableRecord):
-        raise BadInput(f"{output}: {stored.record.reason}")
-    if not {"base_value", "gap"} <= set(stored.schema.names):
-        raise BadInput(f"{output}: was not written by dasp explain")
-    return Contents(output, stored, stored.record)
+    if isinstance(found, UnreadableRecord):
+        raise BadInput(f"{output}: {found.reason}")
+    return found

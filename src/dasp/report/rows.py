@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dasp.display import data_fractions, half_of_sum, largest, overlay, pale, pixel_values, scaled_picture, uncertain
-from dasp.formatting import INTERVAL, entry, number, plain
+from dasp.formatting import INTERVAL, entry, number, shown
 from dasp.report.contents import Contents, OutputRows
 from dasp.report.render import rounded
 from dasp.report.statistics import Statistics
@@ -111,7 +111,8 @@ def _fitting(rows: list[Row], order: NDArray[Any]) -> list[int]:
 def _common(some: OutputRows, i: int) -> Row:
     """Return what every row has, of whatever kind it is."""
     found: Row = {
-        "id": plain(some.ids[i]), "target": int(some.target[i]), "prediction": rounded(some.prediction[i], _EXACTLY),
+        "id": shown(str(some.ids[i])), "target": int(some.target[i]),
+        "prediction": rounded(some.prediction[i], _EXACTLY),
         "base": rounded(some.base[i], _EXACTLY), "gap": rounded(some.gap[i]),
         "total": rounded(some.prediction[i] + some.gap[i], _EXACTLY),  # what base and values add up to
     }  # fmt: skip
@@ -176,9 +177,7 @@ class TableRows:
     """Rows of a table, whose players are columns or groups of columns."""
 
     def __init__(self, contents: Contents) -> None:
-        self.members = None if contents.mask is None else [
-            np.flatnonzero(contents.mask == player) for player in range(int(contents.mask.max()) + 1)
-        ]  # fmt: skip
+        self.members = None if contents.mask is None else _members(contents.mask)
 
     def __call__(self, some: OutputRows, i: int) -> Row:
         """Return the players of a row."""
@@ -192,6 +191,15 @@ class TableRows:
         members = [player] if self.members is None else self.members[player].tolist()
         told = [entry(some.data[i][member]) for member in members[:3]]
         return ", ".join(told) + (", …" if len(members) > len(told) else "")
+
+
+def _members(mask: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the entries of each player.
+
+    >>> _members(np.array([1, 0, 1]))
+    [array([1]), array([0, 2])]
+    """
+    return np.split(np.argsort(mask, kind="stable"), np.cumsum(np.bincount(mask))[:-1])
 
 
 def _text(some: OutputRows, i: int) -> Row:
@@ -249,7 +257,7 @@ class SeriesRows:
         self.mask = mask.reshape(self.shape)
         across = (self.mask == self.mask[:, :1]).all() and self.shape[1] > 1  # windows along the first axis
         self.along = 0 if across else 1  # the axis of time: rows are (channels, steps), unless windows say otherwise
-        places = [np.nonzero(self.mask == player) for player in range(int(self.mask.max()) + 1)]
+        places = [np.unravel_index(own, self.mask.shape) for own in _members(self.mask.ravel())]
         self.spans = [(int(p[self.along].min()), int(p[self.along].max())) for p in places]
         self.channels = [sorted(set(p[1 - self.along].tolist())) for p in places]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.display import half_of_mean, uncertain
-from dasp.formatting import INTERVAL, display_name, number, plain
+from dasp.formatting import INTERVAL, display_name, number, shown
 from dasp.jobs.options import name_of
 from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import word_of
@@ -166,7 +166,7 @@ def statistics_of(contents: Contents) -> Statistics:
         several = [own.players([word], errors=contents.has_errors)[0] for word, own in often.items()]
         players = sorted(several, key=lambda player: -player.mean)
     elif not contents.own_players:
-        names = [plain(name) for name in contents.names] or [f"input {i}" for i in range(len(sums.sizes))]
+        names = [shown(name) for name in contents.names] or [f"input {i}" for i in range(len(sums.sizes))]
         players = sums.players(names, errors=contents.has_errors)
     else:
         players = []
@@ -268,7 +268,7 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     yield Fact("Explained output", _target(contents, known), "")
     yield Fact("Players", *_players(contents, known))
     yield Fact("An absent input is", _absent(record.absent), "")
-    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(record.reason))
+    yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(shown(record.reason)))
     if len(known.evaluations):
         low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
         same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
@@ -298,11 +298,11 @@ def _target(contents: Contents, known: Statistics) -> str:
     if outputs == 1:
         return "the only one"
     if len(known.targets) == 1:
-        named = contents.output(known.targets[0]) if contents.outputs else f"number {known.targets[0]}"
+        named = contents.output(known.targets[0]) if contents.result.output_names else f"number {known.targets[0]}"
         return f"{named}, of {outputs} outputs" if outputs else named
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
-    how = "the largest of each row" if given in (None, "predicted") else f"by the column {given!r}"
+    how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
     return f"{how} ({listed})"
 
 
@@ -321,9 +321,9 @@ def _players(contents: Contents, known: Statistics) -> tuple[str, str]:
 
 
 def _absent(absent: AbsentInputs) -> str:
-    given = " ".join(f"{name} {value}" for name, value in absent.options.items())
+    given = shown(" ".join(f"{name} {value}" for name, value in absent.options.items()))
     if absent.kind == "text":
-        return f"replaced by: {absent.options['baselines']}"
+        return f"replaced by: {shown(absent.options.get('baselines', '?'))}"
     if absent.kind == "background":
         return f"taken from the rows of the {given}, and outputs are averaged"
     if absent.value is not None:
@@ -345,4 +345,5 @@ def options_of(contents: Contents) -> dict[str, str]:
     versions = {name: version for name, version in asdict(record.software).items() if version is not None}
     given = {name: value for name, value in {**record.options, **record.files}.items() if value not in (None, False)}
     digests = {"the model's parameters": record.parameters, "the model's outputs": record.outputs}
-    return {**versions, **{name_of(name): str(value) for name, value in given.items()}, **digests}
+    told = {**versions, **{name_of(name): str(value) for name, value in given.items()}, **digests}
+    return {name: shown(text) for name, text in told.items()}

@@ -23,6 +23,7 @@ _BARS = 15  # players that are seen at once; all others are below a fold
 _MOST_BARS = 500
 _MOST_PAIRED = 12  # players of the heat map
 _TOLD = 3  # pairs in words
+_NAME = 40  # characters of the page's name that the file has before it is whole: no system's names are too short for it
 
 
 def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
@@ -32,7 +33,7 @@ def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
     known = statistics_of(contents)
     rows = page_rows(contents, known, most)
     text = _page(contents, known, rows)
-    temporary = page.with_name(f".{page.name}.{os.getpid()}")
+    temporary = page.with_name(f".{page.name[:_NAME]}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(page)

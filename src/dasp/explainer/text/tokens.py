@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 
 __all__ = [
     "Division", "Strings", "TokenRow", "Tokens", "Vocabulary", "baselines_of_strings", "batch_of", "joined",
@@ -158,9 +158,18 @@ class Vocabulary:
         # XLNet, whose positions are relative, says −1.
         self.limit = min(tokenizer.model_max_length, limit - first if limit > 0 else tokenizer.model_max_length)
 
+    def encoded(self, *texts: str, **options: Any) -> Any:
+        """Return what the tokenizer makes of a text, or of a pair of texts."""
+        try:
+            return self.tokenizer(*texts, verbose=False, **options)
+        except (Exception, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of Rust, such as of an expression that is looked for without end
+            raise BadInput(f"the tokenizer failed at {line_of(repr(texts[0][:40]))}: {line_of(error)}") from error
+
     def plain(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text, without special ones around them."""
-        return tuple(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return tuple(self.encoded(text, add_special_tokens=False)["input_ids"])
 
     def instead(self, row: TokenRow, *, again: bool) -> TokenRow:
         """Return what the model is given instead of the tokens of an absent piece; if some of them came before
@@ -260,9 +269,9 @@ class Tokens:
         return written.tokens
 
     def _encoded(self, texts: Sequence[str], reserved: int) -> Any:
-        options = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "verbose": False}
-        tokenizer, most = self.vocabulary.tokenizer, self.vocabulary.limit - reserved
-        whole = tokenizer(*texts, **options)
+        options = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        encoded, most = self.vocabulary.encoded, self.vocabulary.limit - reserved
+        whole = encoded(*texts, **options)
         number = len(whole["input_ids"])
         if number <= most:
             return whole
@@ -274,7 +283,7 @@ class Tokens:
             "a text has %d tokens, and the model takes %d: what is beyond is cut off, and has no part in the values",
             number, most,
         )  # fmt: skip
-        return tokenizer(*texts, truncation=True, max_length=most, **options)
+        return encoded(*texts, truncation=True, max_length=most, **options)
 
     def _places(
         self, texts: Sequence[str], division: Division, encoded: Any, number: int

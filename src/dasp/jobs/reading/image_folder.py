@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dasp.errors import BadInput, line_of
 from dasp.jobs.options import is_utf8
-from dasp.jobs.reading.source import BYTES, RawChunk, check_unpacked, is_folder, texts
+from dasp.jobs.reading.source import BYTES, RawChunk, check_unpacked, is_folder, muted, texts
 
 __all__ = ["IMAGES", "ImageFolder", "image_files", "open_images"]
 
@@ -96,7 +95,7 @@ def open_images(folder: Path, limit: int) -> ImageFolder:
 def _decode(file: Path, limit: int) -> _Decoded:
     """Decode an image, turned as its EXIF data says."""
     try:
-        with _unlimited(), _mute(), warnings.catch_warnings():
+        with _unlimited(), muted(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's, about what is odd in a file
             # By its path a file could be mapped into memory, which turns some TIFF files wrongly (Pillow 13).
             with file.open("rb") as stream, Image.open(stream, formats=_FORMATS) as image:
@@ -138,21 +137,3 @@ def _unlimited() -> Iterator[None]:
         yield
     finally:
         Image.MAX_IMAGE_PIXELS = before
-
-
-@contextmanager
-def _mute() -> Iterator[None]:
-    """Hide what the C code of libtiff writes to stderr about damaged files, besides the error."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is no stderr
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -7,9 +7,11 @@ installed: it takes longer than a small job does.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,8 +24,8 @@ from numpy.typing import NDArray
 from dasp.errors import BadInput, line_of
 
 __all__ = [
-    "BYTES", "RawChunk", "Source", "check_file", "check_unpacked", "column", "floats", "is_folder", "lists", "strings",
-    "texts",
+    "BYTES", "RawChunk", "Source", "check_file", "check_unpacked", "column", "floats", "is_folder", "lists", "muted",
+    "strings", "texts",
 ]  # fmt: skip
 
 BYTES = 8  # of an entry, when its size is compared with what is allowed: means are taken in float64
@@ -154,6 +156,25 @@ def strings(values: pa.ChunkedArray) -> NDArray[Any]:
     found = np.empty(len(values), dtype=object)
     found[:] = values.to_pylist()
     return found
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Hide what libraries in C and Rust write to stderr besides the error: libtiff about damaged files, tokenizers when
+    they fail. What other threads write meanwhile is lost, too, so this is for moments."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no stderr
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def lists(entries: pa.Array, lengths: Sequence[int]) -> pa.Array:

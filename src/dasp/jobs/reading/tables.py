@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,12 +106,14 @@ class CSVSource(TableSource):
         numbers = [name for name in self.columns_read if name not in texts]
         types = {name: pa.bool_() if name in lines.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.columns_read)
-        read = pv.ReadOptions(block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=1)
+        read = pv.ReadOptions(
+            block_size=lines.block, use_threads=False, column_names=lines.names, skip_rows=lines.header
+        )
         parse = pv.ParseOptions(delimiter=lines.separator, newlines_in_values=True)
         try:
             yield from pv.open_csv(self.file, read, parse, convert)
         except (pa.ArrowException, OSError) as error:
-            raise _pyarrow_error(self.file, error, lines.names, self.target) from error
+            raise _pyarrow_error(self.file, error, lines, self.target) from error
 
 
 class ParquetSource(TableSource):
@@ -186,23 +189,30 @@ def read_header(file: Path, limit: int) -> TableHeader:
 
 
 class _Lines(NamedTuple):
-    """The form of a text file, as its first two lines show it."""
+    """The form of a text file, as its first lines show it."""
 
     names: list[str]
     separator: str
     booleans: set[str]  # columns that begin with True or False
     block: int  # bytes that hold some lines
+    header: int  # lines that the names take: one, unless a name has several
 
 
 def _first_lines(file: Path, limit: int) -> _Lines:
+    most = limit // _LINE + 1
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            line, second = (stream.readline(limit // _LINE + 1) for _ in range(2))
+            line, lines = stream.readline(most), 1
+            while line.count('"') % 2 and len(line) < most and (more := stream.readline(most - len(line))):
+                line, lines = line + more, lines + 1  # a name in quotation marks goes on
+            second = stream.readline(most)
     except UnicodeDecodeError as error:
         raise BadInput(f"{file}: not a text file in UTF-8") from error
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}") from error
     check_unpacked(file, "a line", max(len(line), len(second)) * _LINE, limit)
+    if line.count('"') % 2:
+        raise BadInput(f"{file}: the first line has a quotation mark that nothing ends")
     separator = max(",;\t", key=line.count)
     names, first = ([entry.strip() for entry in _split(text, separator)] for text in (line, second))
     if not any(names):
@@ -213,7 +223,8 @@ def _first_lines(file: Path, limit: int) -> _Lines:
     if all(map(is_number, names)):
         raise BadInput(f"{file}: the first line has numbers; the names of the columns are needed there")
     booleans = {name for name, entry in zip(names, first, strict=False) if entry.lower() in ("true", "false")}
-    return _Lines(names, separator, booleans, max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second))))
+    block = max(_BLOCK, *(_LINES * len(text.encode()) for text in (line, second)))
+    return _Lines(names, separator, booleans, block, lines)
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -249,7 +260,7 @@ def _distinct(file: Path, names: list[str]) -> None:
 
 
 def _twice(names: list[str]) -> str:
-    return next(name for i, name in enumerate(names) if name in names[:i])
+    return next(name for name, times in Counter(names).items() if times > 1)
 
 
 def is_number(text: str) -> bool:
@@ -265,14 +276,14 @@ def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _pyarrow_error(file: Path, error: Exception, names: list[str] | None = None, target: str | None = None) -> BadInput:
+def _pyarrow_error(file: Path, error: Exception, lines: _Lines | None = None, target: str | None = None) -> BadInput:
     """Return the error that pyarrow reports, with the column's name instead of its number, rows counted from 0, and
     what to do with a column of texts."""
-    said = line_of(error)
+    said, before = line_of(error), 1 + (lines.header if lines else 1)
     found = re.search(r"In CSV column #(\d+):", said)
-    name = (names or [])[int(found[1])] if found else ""
+    name = lines.names[int(found[1])] if lines and found else ""
     text = said.replace(found[0], f"column {name!r}:") if found else said
-    text = re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - 2} (the first row is 0)", text)
+    text = re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - before} (the first row is 0)", text)
     text, texts = re.subn(r"CSV conversion error to (double|bool): invalid value", "not a number:", text)
     if found and texts:
         left_out = f"--id {shlex.quote(name)} takes it as the rows' name, --drop {shlex.quote(name)} leaves it out"
@@ -302,16 +313,18 @@ def wrong_with(names: Sequence[str]) -> str | None:
     >>> wrong_with(["benign", "malignant"]), wrong_with(["1", "2"])
     (None, "output 0 is called '1', which is the number of another; call it something else")
     """
+    before = set[str]()
     for place, name in enumerate(names):
         number = _number_in(name)
         if not name or not is_utf8(name):
             return f"output {place} has {'no name' if not name else 'a name that is not UTF-8'}"
-        if name in names[:place]:
+        if name in before:
             return f"{name!r} is there twice; every output needs a name of its own"
         if name == PREDICTED:
             return f"{name!r} means the largest output; call output {place} something else"
         if number is not None and number != place:
             return f"output {place} is called {name!r}, which is the number of another; call it something else"
+        before.add(name)
     return None
 
 

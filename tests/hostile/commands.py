@@ -1,18 +1,9 @@
-"""Input that cannot be used: one line on stderr that says what and where, exit code 2, and nothing left behind."""
+"""The table of commands that cannot be done: what is typed, and what is answered.
+
+Each of them ends with the exit code 2 and one line on stderr, and leaves nothing behind. `bad_files` writes the files.
+"""
 
 from __future__ import annotations
-
-import os
-import shlex
-import subprocess
-import sys
-from pathlib import Path
-
-import numpy as np
-import pytest
-from bad_files import write_bad_files
-from explain_files import FACTORY, besides_random, dasp, rows
-from filelock import FileLock
 
 # What the user types after `dasp explain`, and part of what is answered. The output is out.parquet, if nothing is said.
 CASES: dict[str, tuple[str, str]] = {
@@ -45,6 +36,10 @@ CASES: dict[str, tuple[str, str]] = {
     "too many columns": ("small:build labelled.csv --drop missing", "of shape (6,)"),
     "label among the columns": (
         "small:build labelled.csv --drop half,missing", "; 5 columns are inputs; --columns or --drop choose them"),
+    "CSV with a quotation mark in its header": (
+        "small:build quoted.csv", "quoted.csv: the first line has a quotation mark that nothing ends"),
+    "CSV with lines in its header, and text": (
+        "small:build lines.csv", "column 'c': row 1 (the first row is 0): not a number: 'k'"),
     "truncated Parquet": ("small:build truncated.parquet", "Parquet magic bytes not found"),
     "damaged Parquet": ("small:build damaged.parquet", "Deserializing page header failed"),
     "Parquet that is text": ("small:build text.parquet", "this is not a parquet file"),
@@ -132,6 +127,15 @@ CASES: dict[str, tuple[str, str]] = {
     "program": (
         "words.pt2 rows.csv", "is a saved program of torch.export, which can run any code when it is read: give"),
     "damaged ONNX model": ("model.onnx rows.csv", "is not an ONNX model, or damaged: "),
+    "ONNX model with a NUL in a path": (
+        "nul.onnx rows.csv", r"nul.onnx keeps tensors in 'a\x00b': embedded null byte"),
+    "ONNX model with a path that is too long": ("long.onnx rows.csv", ": File name too long"),
+    "ONNX model with tags of 40 bits": ("tags.onnx rows.csv", "tags.onnx is not an ONNX model, or damaged: "),
+    "ONNX model with a path outside": ("outside.onnx rows.csv", "in '../secret.bin', outside of its folder"),
+    "program by another name": ("program.pt rows.csv", "program.pt cannot be read: PytorchStreamReader failed"),
+    "model without numbers": (
+        "small:meta rows.csv", "small:meta: 0.weight is on the device 'meta', which keeps no numbers: give --weights"),
+    "model with a buffer without numbers": ("small:Buffered rows.csv", "small:Buffered: kept is on the device 'meta'"),
     "script": ("model.ts rows.csv", "is a script of torch.jit, which can run any code"),
     "damaged script": ("model.ts rows.csv --trust", "model.ts cannot be read"),
     "pickled model": ("pickled.pt rows.csv", "is a pickled module, which can run any code"),
@@ -313,6 +317,11 @@ CASES: dict[str, tuple[str, str]] = {
     "CSV output of something else": ("small:build rows.csv -o whole.csv", "was not written by dasp explain"),
     "CSV output beside a folder": ("small:build rows.csv -o folder.csv", "folder.csv.json: is not a file"),
     "data with a column's name": ("small:build data.csv --with-data", "'data:d' is the name of a column of the output"),
+    "page with a name that is too long": (
+        f"small:build rows.csv --report {'p' * 300}.html", "File name too long"),
+    "page that is a pipe": ("small:build rows.csv --report pipe.html", "pipe.html: is not a file, and cannot be"),
+    "Parquet without formulas": (
+        "small:build rows.csv --safe-csv", "--safe-csv is for a .csv output, and --output is out.parquet"),
     "output in no folder": ("small:build rows.csv -o absent/out.parquet", "there is no folder absent"),
     "output with a name that is too long": (
         f"small:build rows.csv -o {'long' * 100}.parquet", "File name too long"),
@@ -324,6 +333,9 @@ CASES: dict[str, tuple[str, str]] = {
     "no such column of texts": ("small:build said.csv --text words --tokenizer words", "no column 'words'; there are"),
     "texts that are numbers": (
         "small:build said.csv --text n --tokenizer words", "column 'n' has nothing but numbers; name another"),
+    "tokenizer that searches without end": (
+        "small:build repeated.csv --text said --tokenizer endless",
+        "the tokenizer failed at 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa': "),
     "damaged tokenizer": (
         "small:build full.csv --text said --tokenizer broken", "broken cannot be read as a tokenizer"),
     "Parquet with numbers for texts": (
@@ -365,122 +377,3 @@ CASES: dict[str, tuple[str, str]] = {
     "no data": ("small:build", "Missing argument 'DATA'"),
     "unknown option": ("small:build rows.csv --speed 3", "No such option: --speed"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """All files of the table."""
-    here = tmp_path_factory.mktemp("bad")
-    write_bad_files(here)
-    return here
-
-
-def _nothing_left(here: Path, before: set[str]) -> None:
-    assert {str(file) for file in here.rglob("*") if "__pycache__" not in str(file)} == before
-
-
-@pytest.fixture
-def before(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    return {str(file) for file in folder.rglob("*") if "__pycache__" not in str(file)}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_one_line_and_exit_code_2(name, folder, before):
-    command, expected = CASES[name]
-    result = dasp("explain", *shlex.split(command), *([] if " -o " in command else ["-o", "out.parquet"]))
-    assert (result.code, result.err.count("\n")) == (2, 1), result.err
-    assert result.err.startswith("dasp: ")
-    assert expected in result.err
-    _nothing_left(folder, before)
-
-
-@pytest.mark.parametrize("command", ["divine", "explain small:build rows.csv", "--speed 3"])
-def test_usage(command, folder, before):
-    result = dasp(*command.split())
-    assert (result.code, result.err.count("\n")) == (2, 1), result.err
-
-
-def test_there_are_enough_cases():
-    assert len({command for command, _ in CASES.values()}) == len(CASES) >= 200
-    assert not [name for name, (command, expected) in CASES.items() if expected in command]  # an echo says nothing
-
-
-def test_ray_is_missing(folder, before, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet", "--engine", "ray")
-    assert (result.code, result.err) == (2, "dasp: ray is missing: pip install 'torch-dasp[cluster]'\n")
-    _nothing_left(folder, before)
-
-
-# Python is started once; then every command has a process of its own, forked where all is imported.
-FORKING = """
-import os, sys
-import dasp.jobs.run
-from dasp.cli import main
-
-def forked(*arguments):
-    if os.fork() == 0:
-        sys.argv[1:] = arguments
-        main()
-    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-"""
-
-
-def run_forking(code, *arguments, cwd):
-    """The exit codes and the lines on stderr of what `code` forks."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING + code, *arguments]  # of forking
-    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd)
-    return [int(line) for line in result.stdout.splitlines() if line.isdigit()], result.stderr.splitlines()
-
-
-AS_PROCESSES = """
-import resource
-
-*commands, folder, first, second = sys.argv[1:]
-for command in commands:
-    forked("explain", *command.split(), "-o", "out.parquet")
-for size in (first, second):
-    os.chdir(os.path.join(folder, size))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), resource.RLIM_INFINITY))
-    forked("explain", "small:build", "rows.npy", "-o", "out.parquet", "--chunk", "20")
-"""
-
-
-def test_as_processes_and_on_a_full_disk(folder, before, tmp_path):
-    sizes = ["100", "5000"]  # not even the job fits; the chunks do, the output does not
-    for size in sizes:
-        (tmp_path / size).mkdir()
-        (tmp_path / size / "small.py").write_text(FACTORY)
-        np.save(tmp_path / size / "rows.npy", rows(200))
-    cases = [CASES[name] for name in ("CSV with text", "pickled model", "unknown option")]
-    codes, lines = run_forking(AS_PROCESSES, *(command for command, _ in cases), tmp_path, *sizes, cwd=folder)
-    lines = [line for line in lines if besides_random(line)]
-    assert codes == [2] * 5, lines
-    for line, (_, expected) in zip(lines[:3], cases, strict=True):
-        assert expected in line
-    _nothing_left(folder, before)
-    for line, size in zip(lines[3:], sizes, strict=True):
-        assert "cannot be written: File too large" in line
-        assert not (tmp_path / size / "out.parquet").exists()
-        assert (tmp_path / size / "out.parquet.parts").exists() == (size == "5000")  # the rows that are done stay
-
-
-def test_two_at_once(folder, before):
-    parts = folder / "out.parquet.parts"
-    parts.mkdir()
-    with FileLock(parts / "lock"):
-        result = dasp("explain", "small:build", "rows.csv", "-o", "out.parquet")
-    assert (result.code, result.err.count("\n")) == (2, 1)
-    assert "another process is writing it" in result.err
-    (parts / "lock").unlink()
-    parts.rmdir()
-    _nothing_left(folder, before)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folder(folder, before, tmp_path):
-    tmp_path.chmod(0o500)
-    result = dasp("explain", "small:build", "rows.csv", "-o", tmp_path / "out.parquet")
-    assert (result.code, result.err.count("\n")) == (2, 1)
-    assert "cannot be written: Permission denied" in result.err

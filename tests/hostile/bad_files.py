@@ -1,9 +1,11 @@
-"""The files of test_bad_input's table: each wrong in one way."""
+"""The files of the table of commands: each wrong in one way."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 import struct
 import sys
 import zipfile
@@ -36,10 +38,32 @@ def write_bad_files(here: Path) -> None:
     torch.save(nn.Linear(4, 3), here / "pickled.pt")
     torch.save(nn.Linear(5, 3).state_dict(), here / "other.pt")
     _programs(here)
+    _onnx_models(here)
     for name in ("damaged.pt2", "damaged.pt", "model.h5", "model.onnx", "model.ts", "damaged.safetensors", "rows.xlsx"):
         (here / name).write_bytes(b"\x08\x00nothing of use")
     (here / "folder.parquet").mkdir()
     (here / "folder.csv.json").mkdir()
+
+
+def _onnx_models(here: Path) -> None:
+    """Models whose tensors are in files that cannot be, or are said to be in tags that are too long."""
+
+    def field(number: int, content: bytes, beyond: int = 0) -> bytes:
+        return _varint(number << 3 | 2 | beyond << 32) + _varint(len(content)) + content
+
+    def model(location: str, beyond: int = 0) -> bytes:
+        tensor = field(8, b"w") + b"\x08\x03\x10\x01\x70\x01"  # of 3 numbers in float32, in another file
+        tensor += field(13, field(1, b"location") + field(2, location.encode()), beyond)
+        return b"\x08\x08" + field(7, field(5, tensor)) + field(8, b"\x10\x11")
+
+    (here / "nul.onnx").write_bytes(model("a\0b"))
+    (here / "long.onnx").write_bytes(model("long" * 100))
+    (here / "tags.onnx").write_bytes(model("rows.csv", beyond=1))
+    (here / "outside.onnx").write_bytes(model("../secret.bin"))
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number % 128 | 128]) + _varint(number // 128)
 
 
 def _programs(here: Path) -> None:
@@ -49,6 +73,7 @@ def _programs(here: Path) -> None:
     words = nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(12, 3)).eval()
     whole = torch.ones(2, 4, dtype=torch.int64)
     torch.export.save(torch.export.export(words, (whole,), dynamic_shapes=(rows,)), here / "words.pt2")
+    shutil.copy(here / "words.pt2", here / "program.pt")
 
 
 _UNTRACEABLE = """
@@ -60,6 +85,17 @@ class Untraceable(nn.Module):
 
 def leaves():
     raise SystemExit(0)
+
+
+def meta():
+    with torch.device("meta"):
+        return build()
+
+
+class Buffered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.ones(1, device="meta"))
 
 
 class Leaves(nn.Module):
@@ -93,6 +129,7 @@ def _text_files(here: Path, x: np.ndarray) -> None:
         "nested.json": '{"one": [["a"], "b", "c", "d"]}', "none.json": "{}",
         "skips.csv.json": "{}", "beside.csv.json": '{"one": ["a", "b", "c", "d"]}',
         "data.csv": "a,b,c,data:d\n1,2,3,4\n", "gap.csv": "gap_a,gap_b,c,d\n1,2,3,4\n",
+        "quoted.csv": 'a,"b,c,d\n1,2,3,4\n', "lines.csv": 'a,"b\n\nx",c,d\n1,2,3,4\n1,2,k,4\n',
         "good.json": '{"one": ["a", "b"], "two": ["c", "d"]}',
     }  # fmt: skip
     for name, text in texts.items():
@@ -226,7 +263,7 @@ def _odd_images(here: Path) -> None:
 
 def _special_files(here: Path) -> None:
     (here / "pipes").mkdir()
-    for name in ("pipe.csv", "pipe.parquet", "pipe.npy", "pipe.npz", "pipe.json", "pipes/a.png"):
+    for name in ("pipe.csv", "pipe.parquet", "pipe.npy", "pipe.npz", "pipe.json", "pipe.html", "pipes/a.png"):
         os.mkfifo(here / name)
     (here / "loop.csv").symlink_to("loop.csv")
     (here / "dead").mkdir()
@@ -237,6 +274,12 @@ def _folders_of_language(here: Path) -> None:
     (here / "said.csv").write_text("n,said\n1,a good film\n2,\n")
     (here / "full.csv").write_text("n,said\n1,a good film\n2,the lazy dog\n")
     bert_tokenizer().save_pretrained(here / "words")
+    (here / "repeated.csv").write_text(f"n,said\n1,{'a' * 40}b\n")
+    bert_tokenizer().save_pretrained(here / "endless")
+    own = json.loads((here / "endless" / "tokenizer.json").read_text())
+    pattern = {"Regex": "(a+)+$"}  # which takes a time that doubles with every letter
+    own["pre_tokenizer"] = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    (here / "endless" / "tokenizer.json").write_text(json.dumps(own))
     for file in ("broken/tokenizer.json", "adapter/adapter_config.json", "language/config.json"):
         (here / file).parent.mkdir()
         (here / file).write_text("{}")

@@ -120,7 +120,7 @@ def damaged(content: bytes, chance: random.Random, others: list[bytes], bait: st
     if content[:2] == b"PK" and chance.random() < 0.8:
         return _archive(content, chance, others, bait)
     if content[:1] == b"{" and chance.random() < 0.5:
-        return _tree(content, chance, bait)
+        return changed_tree(content, chance, bait)
     damages = (
         _TEXT_DAMAGES if content[:32].strip().replace(b"\n", b"").isascii() and b"\0" not in content[:256] else _DAMAGES
     )
@@ -213,11 +213,11 @@ def _archive(content: bytes, chance: random.Random, others: list[bytes], bait: s
     return stream.getvalue()
 
 
-def _tree(content: bytes, chance: random.Random, bait: str) -> bytes:
+def changed_tree(content: bytes, chance: random.Random, bait: str) -> bytes:
     """JSON of which a value or a key is another."""
     try:
         tree = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content
     for _ in range(chance.choice((1, 1, 2, 4))):
         places = [
