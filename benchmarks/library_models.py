@@ -14,7 +14,7 @@ Libraries' own beginnings leave networks nearly linear: scales of residual branc
 normalisations by batches have seen one. Tokens are absent as one and the same random vector, all else as zeros.
 
 Every model has a process of its own, which is ended after some seconds of processor time. What is found is appended to
-benchmarks/results/library-models.csv, and what is there is not measured again. A library that cannot be imported is
+benchmarks/library-models.csv, and what is there is not measured again. A library that cannot be imported is
 skipped, with the reason.
 """
 
@@ -51,7 +51,7 @@ from dasp.errors import BadInput, UnexplainedRows, UnsupportedOperation, Untrace
 from dasp.games.request import Arguments, Request
 from dasp.methods import METHODS
 
-FILE = Path(__file__).parent / "results" / "library-models.csv"
+FILE = Path(__file__).parent / "library-models.csv"
 SECONDS = 180  # of processor time, for a model
 POOR = 0.3  # an error beyond which values say little
 WIDTH, HEADS, LAYERS, TOKENS, GROUPS, SIDE = 64, 4, 6, 16, 8, 3

@@ -66,7 +66,8 @@ def test_evaluations_take_the_time_that_is_given_and_no_more(timed, seconds):
     found = Explainer(model, max_seconds=seconds, tolerance=1e-9).attribute(torch.rand(1, 14), target=None)
     assert found.method == "bayesian_shapley"
     assert 0.5 * seconds < model.now < 1.2 * seconds
-    assert 0.5 * seconds < int(found.evaluations) < seconds
+    checks = 10  # evaluations of rows once more, to see that the model computes each by itself
+    assert 0.5 * (seconds - checks) < int(found.evaluations) < seconds
 
 
 def test_all_coalitions_are_evaluated_if_there_is_time(timed):

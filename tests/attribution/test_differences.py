@@ -22,9 +22,7 @@ NONLINEAR = ["revealcancel", "rescale", "mixed"]
 
 # Operations that mix entries or are steps, stay whole in any graph, and whose multipliers DeepLIFT does not define.
 MIXING = {
-    "softmax", "softmax of two", "softmax, wide", "softmax, in double", "softmax, masked", "softmax of one",
-    "inner softmax", "safe softmax", "log_softmax", "log_softmax of one", "inner log_softmax", "logaddexp",
-    "logsumexp", "logsumexp of two dims", "layer norm", "layer norm of two dims", "layer norm, weighted",
+    "logaddexp", "logsumexp", "logsumexp of two dims", "layer norm", "layer norm of two dims", "layer norm, weighted",
     "group norm", "group norm of images", "instance norm", "var", "var of two dims", "std", "std of two dims", "norm",
     "norm of order 1", "norm of order 3", "norm of order infinity", "normalize", "cosine_similarity",
     "cosine with a constant", "prod", "prod keepdim", "and", "and of one value", "any", "any of two dims",

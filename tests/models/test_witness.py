@@ -151,11 +151,15 @@ def test_outputs_whose_shape_varies_are_refused():
         ExactShapley(varying).attribute(rows(2))
 
 
-def test_one_number_for_a_batch_is_nobodys():
+def test_one_number_for_a_batch_is_of_the_batch():
+    """In which an entry is one player for all rows, as Captum has it; of a part of the batch, it is nobody's."""
     total = lambda x: layer()(x).sum()
-    for x, size in ((rows(3), 1), (rows(3), None), (rows(1), None)):
-        with pytest.raises(ValueError, match="one number for a batch|one row per input row"):
-            ExactShapley(total).attribute(x, internal_batch_size=size)
+    with pytest.raises(ValueError, match="one number for a batch|one answer for the whole batch"):
+        ExactShapley(total).attribute(rows(3), internal_batch_size=1)
+    with pytest.raises(ValueError, match="explained by ExactShapley"):
+        GradientShapley(total).attribute(rows(3))
+    of_three = ExactShapley(total).attribute(rows(3))
+    torch.testing.assert_close(of_three, alone("exact", 3).sum(1).sum(0, keepdim=True), rtol=1e-4, atol=1e-5)
     of_one = ExactShapley(total).attribute(rows(1), internal_batch_size=1)
     torch.testing.assert_close(of_one, alone("exact", 1).sum(1), rtol=1e-4, atol=1e-5)
     squeezing = lambda x: layer()(x)[:, :1].squeeze()

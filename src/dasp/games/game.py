@@ -38,7 +38,7 @@ class BatchOutput(ValueError):
     @property
     def single(self) -> bool:
         """True if there was one answer for all rows."""
-        return self.shape[:1] in ((), (1,))
+        return self.shape in ((), (1,))
 
 
 @dataclass(frozen=True)
