@@ -473,7 +473,7 @@ MODELS = [
     Odd("no outputs", _ending(lambda y: y[:, :0]), refused="no outputs"),
     Odd("one row less", _ending(lambda y: y[1:]), refused="one row per input row|by themselves"),
     Odd("sums over the rows", _ending(lambda y: y.sum(0)), refused="one row per input row|by themselves"),
-    Odd("one number", _ending(lambda y: y.sum()), refused="one row per input row|one number|by themselves|one answer"),
+    Odd("one number", _ending(lambda y: y.sum()), refused="one row per input row|one number|by themselves|one answer|does not fit outputs of shape \\(1,\\)"),
     Odd("outputs vary", lambda x: network()(x)[:, : 2 + len(x) % 2], refused="depends on the rows|the same outputs",
         only=_BY_EVALUATION),
     Odd("not finite", _ending(lambda y: y / 0), refused="no finite value|NaN or infinite", without=PROPAGATING),

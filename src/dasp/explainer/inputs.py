@@ -91,6 +91,11 @@ def _numpy(tensor: Tensor) -> np.ndarray:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
 
+def _from_array(data: np.ndarray) -> Tensor:
+    """Return an array as a tensor: a copy, if it may not be written to, of which torch would warn."""
+    return torch.from_numpy(data if data.flags.writeable else data.copy())
+
+
 def _columns(table: Any, names: Sequence[str] | None, what: str) -> tuple[np.ndarray, list[str]]:
     """Return the numbers of a table and the names of its columns, in the order of `names`."""
     own = [str(name) for name in table.columns]
@@ -175,7 +180,7 @@ class Inputs:
         if (number := max(len(rows.tensor) for rows in parts.values())) > _LARGE_BACKGROUND:
             log.warning("the background has %d rows, which all are averaged over: fewer do", number)
         self.off_as_given = {
-            key: torch.from_numpy(rows.data) if rows.data.dtype.kind in "fiu" else rows.tensor
+            key: _from_array(rows.data) if rows.data.dtype.kind in "fiu" else rows.tensor
             for key, rows in parts.items()
         }
         return {key: rows.tensor for key, rows in parts.items()}
@@ -195,7 +200,7 @@ class Inputs:
             given = given.to_frame().T
         if hasattr(given, "columns"):
             rows = ModelRows.of(given, self.dtype, self.device, names=self.columns.get(key), what="baselines")
-            return torch.from_numpy(rows.data), rows.tensor
+            return _from_array(rows.data), rows.tensor
         if isinstance(given, Tensor):
             check_plain(given, "baselines")
         tensor = given.detach() if isinstance(given, Tensor) else torch.from_numpy(_array(given, "baselines"))
@@ -283,7 +288,7 @@ class Inputs:
         """Say in the log if a column differs from its baseline by what the model's dtype does not hold."""
         for key, rows in given.items():
             off = self.off_as_given.get(key, 0)
-            data = torch.from_numpy(rows.data) if rows.data.dtype.kind in "fiu" else parts[key]
+            data = _from_array(rows.data) if rows.data.dtype.kind in "fiu" else parts[key]
             beside = off if isinstance(off, Tensor) else tensor_of(off)
             if beside.dim() and beside.shape not in (data.shape[1:], (len(beside), *data.shape[1:])):
                 continue  # which is an error soon
