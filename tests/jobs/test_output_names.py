@@ -79,7 +79,7 @@ def test_a_column_of_classes(labelled, data):
     found, said = explained("small:build", data, "--target", "label", "--chunk", "7", *NAMED)
     assert "target: column 'label', of 3 outputs" in said
     assert list(found.target) == list(np.arange(50) % 3)
-    pd.testing.assert_frame_equal(found, expected)
+    pd.testing.assert_frame_equal(found, expected, atol=1e-6)  # gaps are rounding, which may depend on the chunk
 
 
 def test_what_a_column_of_classes_may_have_instead_of_names(labelled):

@@ -180,8 +180,7 @@ class Inputs:
         if (number := max(len(rows.tensor) for rows in parts.values())) > _LARGE_BACKGROUND:
             log.warning("the background has %d rows, which all are averaged over: fewer do", number)
         self.off_as_given = {
-            key: _from_array(rows.data) if rows.data.dtype.kind in "fiu" else rows.tensor
-            for key, rows in parts.items()
+            key: _from_array(rows.data) if rows.data.dtype.kind in "fiu" else rows.tensor for key, rows in parts.items()
         }
         return {key: rows.tensor for key, rows in parts.items()}
 
