@@ -73,7 +73,7 @@ def _of(kind: Any, made: tuple[str, ...] = (), **fixed: Any) -> Callable[..., Te
 
 METHODS: dict[str, Callable[..., Tensor]] = {
     "ExactShapley": _of(ExactShapley),
-    "BayesianShapley": _of(BayesianShapley, max_evaluations=14),
+    "BayesianShapley": _of(BayesianShapley, max_evaluations=16),
     "PermutationShapley": _of(PermutationShapley, n_permutations=3),
     "GradientShapley": _of(GradientShapley, n_pairs=6),
     "DASP": _of(DASP, ("rank",)),
