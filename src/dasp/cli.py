@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
+from functools import cache
 from importlib.util import find_spec
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.main import get_command
 
 import dasp
 from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, NO_MEMORY, BadInput, Stopped, lacks_memory, stops_at_once
@@ -136,9 +138,15 @@ def main(arguments: list[str] | None = None) -> None:
         _main(arguments)
 
 
+@cache
+def _command() -> Any:
+    """Return all commands as Typer makes them of their functions, which is done once."""
+    return get_command(app)
+
+
 def _main(arguments: list[str] | None) -> None:
     try:
-        code = app(arguments, standalone_mode=False)
+        code = _command()(arguments, standalone_mode=False)
     except BadInput as error:
         if (what := lacks_memory(error.__cause__)) is not None:
             _stop(NO_MEMORY.format(what), 1)

@@ -200,7 +200,7 @@ def _attempt(subject: Subject, file: Path, chance: random.Random) -> str:
         try:
             subject.read(file, chance)
         except BadInput as error:
-            return "refused" if "\n" not in str(error) else f"two lines: {error}"
+            return "refused" if "\n" not in str(error) else f"two lines: {str(error)!r}"
         except (Exception, TooLong, SystemExit):  # noqa: BLE001 (this is what is looked for)
             return traceback.format_exc()
     return "read"

@@ -7,7 +7,6 @@ answer is one line and exit code 2.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import io
 import json
@@ -15,6 +14,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Output:
     columns: list[tuple[str, Any]]
     metadata: dict[str, str]  # of a CSV file, what is beside it, by its keys
     options: dict[str, Any] = field(default_factory=dict)  # of the writer
+
+    def copy(self) -> Output:
+        """The same, to be changed."""
+        return Output(self.kind, list(self.columns), dict(self.metadata), dict(self.options))
 
     def column(self, name: str) -> Any:
         """A column by its name."""
@@ -83,6 +87,11 @@ class Output:
 
 def valid(kind: str) -> Output:
     """An output as `dasp explain` writes it."""
+    return _valid(kind).copy()
+
+
+@cache
+def _valid(kind: str) -> Output:
     numbers = np.random.default_rng(0)
     floats = lambda *shape: numbers.normal(size=shape).astype(np.float32)
     lists = lambda values: pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
@@ -212,7 +221,7 @@ NAMES = [
 
 def changed(output: Output, chance: random.Random) -> Output:
     """An output with a few changes at random."""
-    found = copy.deepcopy(output)
+    found = output.copy()
     for _ in range(min(chance.choice((1, 1, 1, 2, 3, 5)), len(found.columns) - 1)):
         chance.choice(_CHANGES)(found, chance)
     return found

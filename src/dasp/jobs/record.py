@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -200,8 +201,13 @@ def _typed(kind: Any, content: Any) -> Any:
     raise TypeError(f"{said} is not of type {getattr(kind, '__name__', kind)}")
 
 
+@cache
+def _kinds_of(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def _typed_fields(kind: Any, content: dict[str, Any]) -> Any:
-    kinds = get_type_hints(kind)
+    kinds = _kinds_of(kind)
     needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
     if not needed <= content.keys() <= kinds.keys():
         raise TypeError(f"{', '.join(needed ^ content.keys())[:40]} are not the fields of {kind.__name__}")

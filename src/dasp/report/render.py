@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -34,16 +35,21 @@ def render(template: str, *, script: str = "", room: str = "", **values: Any) ->
         room: the package whose folder has the template, if it is not ours; it may extend our "page.html".
         values: what the template shows.
     """
+    code = _ours(script) if script else Markup()
+    page = _environment(room).get_template(template)
+    return page.render(style=_ours("style.css"), script=code, policy=_policy(code), **values)
+
+
+@cache
+def _environment(room: str) -> Environment:
+    """Return what reads templates, and keeps those that it has read."""
     folders = [PackageLoader("dasp.report", "templates"), *([PackageLoader(room, ".")] if room else [])]
     environment = Environment(
         loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "json": _json}
     environment.filters |= {"number": number, "within": _within}
-    code = _ours(script) if script else Markup()
-    return environment.get_template(template).render(
-        style=_ours("style.css"), script=code, policy=_policy(code), **values
-    )
+    return environment
 
 
 def _ours(name: str) -> Markup:
