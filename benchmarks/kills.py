@@ -91,7 +91,7 @@ def main() -> None:
         prepared(folder, options.rows)
         command = [
             *COMMAND, "explain", "model.pt2", "rows.npy", "--trust", "--method", options.method, "--threads", "1",
-            "--chunk", str(CHUNK),
+            "--chunk", str(CHUNK), "--show-progress", "no",
         ]  # fmt: skip
         start = time.perf_counter()
         page = ["--report", "whole.html"] if options.at == "report" else []
