@@ -28,7 +28,7 @@ SOURCE = Path(dasp.__file__).parent
 FILLED = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 ROOMS = (
-    "cli", "report", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games", "propagation",
+    "cli", "pages", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games", "propagation",
     "models", "players",
 )  # fmt: skip
 """From the top to the bottom: a room imports only from those below it (`tests/test_layers.py`)."""

@@ -20,7 +20,7 @@ from torch import nn
 
 import dasp
 from dasp.evaluation import Problem, Result
-from dasp.report.render import render
+from dasp.pages.render import render
 from reproduction.claims import claims, described, headline, others_on_front, standings
 from reproduction.comparison_methods import OURS, display_name
 from reproduction.experiment import Drawn, ExplainedRows, SizeName

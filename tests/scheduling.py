@@ -15,7 +15,7 @@ __all__ = ["BY_CASE", "FIRST", "SLOW", "TOGETHER", "group", "is_slow", "place"]
 SLOW = (
     "reproduction/",
     "src/dasp/jobs/",
-    "src/dasp/report/",
+    "src/dasp/pages/",
     "tests/attribution/test_accuracy.py",
     "tests/attribution/test_any_model.py",
     "tests/attribution/test_bayesian_shapley.py::test_a_good_prior_is_not_lost_and_a_wrong_one_is_overcome",

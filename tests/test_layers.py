@@ -11,7 +11,7 @@ import pytest
 import dasp
 
 ROOMS = (
-    "__main__", "cli", "report", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games", "rules",
+    "__main__", "cli", "pages", "jobs", "explainer", "plots", "evaluation", "methods", "attribution", "games", "rules",
     "propagation", "models", "players", "display", "formatting", "errors",
 )  # fmt: skip
 SOURCE = Path(dasp.__file__).parent

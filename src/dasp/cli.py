@@ -127,7 +127,7 @@ def report(
 
 def _report(output: Path, page: Path, rows: int | None = None) -> None:
     with _needs("cli"):
-        from dasp.report import write_report  # noqa: PLC0415
+        from dasp.pages import write_report  # noqa: PLC0415
     shown = write_report(output, page, **({} if rows is None else {"most": rows}))
     print(f"{page}: {shown:,} row{'s' * (shown != 1)} to look at; open it in a browser")
 

@@ -12,7 +12,7 @@ from damaged_files import damaged
 from fuzzer import Subject
 from outputs import KINDS, Output, changed, valid
 
-from dasp.report.write import write_report
+from dasp.pages.write import write_report
 
 _BYTES = 0.15  # of the files are damaged in their bytes as well
 

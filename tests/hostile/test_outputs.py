@@ -13,7 +13,7 @@ from explain_files import dasp
 from outputs import KINDS, ROWS, valid
 from tampered_outputs import TAMPERED
 
-from dasp.report import write_report
+from dasp.pages import write_report
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,10 +17,10 @@ from explain_files import dasp
 from reported import EVIL, JOBS, LONG, TEXTS, write_page
 from scipy import stats
 
-from dasp.report import write_report
-from dasp.report.contents import read
-from dasp.report.render import render
-from dasp.report.statistics import facts, statistics_of, verdict
+from dasp.pages import write_report
+from dasp.pages.contents import read
+from dasp.pages.render import render
+from dasp.pages.statistics import facts, statistics_of, verdict
 
 PLAYERS = ["column 1", "column 5"]
 
@@ -226,7 +226,7 @@ def test_more_rows_than_have_room_are_a_sample(here, monkeypatch, tmp_path):
     assert sum(row["missed"] for row in rows) == missed  # which are there first of all
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert f"The page shows {missed + 3} of 40 rows" in (tmp_path / "page.html").read_text()
-    monkeypatch.setattr("dasp.report.rows._MOST_BYTES", 5_000)
+    monkeypatch.setattr("dasp.pages.rows._MOST_BYTES", 5_000)
     shown = write_report(here / "table.parquet", tmp_path / "page.html")
     assert 0 < shown < 40
     assert len(json.dumps(data_of(tmp_path / "page.html")["rows"])) < 8_000

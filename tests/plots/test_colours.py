@@ -70,7 +70,7 @@ def test_text_is_read_on_its_background():
 
 def colours_of_pages():
     """The colours of pages by name: on a light page, on a dark one, and on paper."""
-    style = (files("dasp.report") / "templates" / "style.css").read_text()
+    style = (files("dasp.pages") / "templates" / "style.css").read_text()
     blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     return [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
 
@@ -97,7 +97,7 @@ def test_text_on_pages_is_read():
 
 @kinds
 def test_dots_on_pages_go_from_dark_to_light(kind):
-    script = (files("dasp.report") / "templates" / "report.js").read_text()
+    script = (files("dasp.pages") / "templates" / "report.js").read_text()
     for scheme in ("light", "dark"):
         (listed,) = re.findall(rf"^  {scheme}: (\[\[.*\]\]),$", script, re.MULTILINE)
         lightness = [seen(np.array(colour) / 255, kind)[0] for colour in ast.literal_eval(listed)]

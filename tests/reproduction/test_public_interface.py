@@ -21,7 +21,7 @@ PUBLIC = {
     "dasp.players",
     "dasp.plots",
     "dasp.propagation",
-    "dasp.report.render",
+    "dasp.pages.render",
     "dasp.rules",
 }
 

@@ -11,6 +11,6 @@ read them, and colours follow the reader's settings; swarms, series and logos ar
 JavaScript. (Plotly's script alone has 4.6 MB, its charts cannot be read without seeing them, and names do not wrap.)
 """
 
-from dasp.report.write import write_report
+from dasp.pages.write import write_report
 
 __all__ = ["write_report"]

@@ -43,7 +43,7 @@ def render(template: str, *, script: str = "", room: str = "", **values: Any) ->
 @cache
 def _environment(room: str) -> Environment:
     """Return what reads templates, and keeps those that it has read."""
-    folders = [PackageLoader("dasp.report", "templates"), *([PackageLoader(room, ".")] if room else [])]
+    folders = [PackageLoader("dasp.pages", "templates"), *([PackageLoader(room, ".")] if room else [])]
     environment = Environment(
         loader=ChoiceLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -54,7 +54,7 @@ def _environment(room: str) -> Environment:
 
 def _ours(name: str) -> Markup:
     """Return a file of ours, which is written into the page as it is."""
-    return Markup((files("dasp.report") / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
+    return Markup((files("dasp.pages") / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
 def rounded(value: float, digits: int = _DIGITS) -> float | None:

@@ -12,10 +12,10 @@ import dasp
 from dasp.errors import BadInput, line_of
 from dasp.formatting import within
 from dasp.jobs.options import check_page
-from dasp.report.contents import Contents, read
-from dasp.report.render import render, rounded
-from dasp.report.rows import MOST_ROWS, PageRows, page_rows, shade, size_picture
-from dasp.report.statistics import Pair, Statistics, capital, facts, options_of, statistics_of, verdict
+from dasp.pages.contents import Contents, read
+from dasp.pages.render import render, rounded
+from dasp.pages.rows import MOST_ROWS, PageRows, page_rows, shade, size_picture
+from dasp.pages.statistics import Pair, Statistics, capital, facts, options_of, statistics_of, verdict
 
 __all__ = ["write_report"]
 

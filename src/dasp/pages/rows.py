@@ -23,9 +23,9 @@ from PIL import Image
 
 from dasp.display import data_fractions, half_of_sum, largest, overlay, pale, pixel_values, scaled_picture, uncertain
 from dasp.formatting import INTERVAL, entry, number, shown
-from dasp.report.contents import Contents, OutputRows
-from dasp.report.render import rounded
-from dasp.report.statistics import Statistics
+from dasp.pages.contents import Contents, OutputRows
+from dasp.pages.render import rounded
+from dasp.pages.statistics import Statistics
 
 __all__ = ["MOST_ROWS", "PageRows", "page_rows", "shade", "size_picture"]
 

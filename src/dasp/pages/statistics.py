@@ -23,7 +23,7 @@ from dasp.formatting import INTERVAL, display_name, number, shown
 from dasp.jobs.options import name_of
 from dasp.jobs.record import AbsentInputs
 from dasp.jobs.summary import word_of
-from dasp.report.contents import Contents, OutputRows
+from dasp.pages.contents import Contents, OutputRows
 
 __all__ = [
     "Fact", "Pair", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict",
