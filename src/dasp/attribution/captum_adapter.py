@@ -2,7 +2,8 @@
 
 Captum's methods differ in which arguments they know and explain one output at a time; many know no groups of entries,
 and most one baseline only. Here every method takes all arguments, a group gets the sum over its entries where the
-method knows none, several baselines are averaged over, and all outputs are explained if no target is given.
+method knows none, several baselines are averaged over, and all outputs are explained if no target is given. For a
+`Contrast`, the model that the method explains is one of differences of outputs.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 
 import torch
 from captum.attr import Attribution, GradientAttribution
-from torch import Tensor
+from torch import Tensor, nn
 
 from dasp.attribution.base import Estimate, PlayerMethod
 from dasp.games.call_options import read_options
 from dasp.games.game import Game
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
-from dasp.models.calling import like
+from dasp.models.calling import like, one_tensor
 from dasp.models.export_lock import evaluation_lock
 
 __all__ = ["MethodOnModel", "estimated"]
@@ -65,15 +66,32 @@ def estimated(method: Attribution, request: Request, **options: Any) -> Estimate
     if isinstance(method, PlayerMethod):
         return method.explain(request.of_function(method.forward_func), **read_options(options, method.options()))
     method = _called(method, like(request.function, method.forward_func))
+    if (pairs := request.selection.differences()) is not None:
+        method = _called(method, Differences(method.forward_func, pairs).eval())
     known = signature(method.attribute).parameters  # as a method of Captum's, or anybody's, may know any of them
     each = request.beside_each_baseline()
+    targets = list(each.selection.captum_targets())
     given = {name: value for name, value in _captum_arguments(each).items() if name in known and value is not None}
     with warnings.catch_warnings(), evaluation_lock():
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message=message)
-        attributions = _attributed(method, each, {**given, **options})
+        attributions = _attributed(method, each, targets, {**given, **options})
     whole = not request.grouped or "feature_mask" in known
     return Estimate(request.averaged(each.values_of(attributions, whole=whole)))
+
+
+class Differences(nn.Module):
+    """A model whose outputs are differences between two outputs of another: those of each of the pairs (pairs, 2)."""
+
+    def __init__(self, model: Callable[..., Any], pairs: Tensor) -> None:
+        super().__init__()
+        self.model, self.pairs = model, pairs
+
+    def forward(self, *args: Any) -> Tensor:
+        """Return (rows, pairs)."""
+        outputs = one_tensor(self.model(*args)).flatten(1)
+        first, second = self.pairs.to(outputs.device).unbind(1)
+        return outputs[:, first] - outputs[:, second]
 
 
 def _called(method: Attribution, function: Callable[..., Any]) -> Attribution:
@@ -110,14 +128,16 @@ def _masks(game: Game, games: int) -> tuple[Tensor, ...]:
     return tuple(mask.expand(rows, *mask.shape) for mask in game.masks)
 
 
-def _attributed(method: Attribution, request: Request, options: dict[str, Any]) -> tuple[Tensor, ...]:
+def _attributed(
+    method: Attribution, request: Request, targets: list[Any], options: dict[str, Any]
+) -> tuple[Tensor, ...]:
     """Attributions (rows, *selected, *input) to every input, one output after the other."""
     inputs = tuple(torch.cat(parts) for parts in zip(*(game.on for game in request.games), strict=True))
     if isinstance(method, GradientAttribution):
         inputs = _differentiable(inputs)
     single = request.games[0].single
     parts = []
-    for target in request.captum_targets():
+    for target in targets:
         result = method.attribute(inputs[0] if single else inputs, target=target, **options)
         parts.append((result.detach(),) if single else tuple(x.detach() for x in result))
     shape = tuple(request.full.shape[1:])  # of what is selected: () for a single output

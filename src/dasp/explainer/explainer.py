@@ -36,11 +36,12 @@ from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
-from dasp.games.request import Request, output_number
+from dasp.games.request import PREDICTED, SECOND, Request, contrasted, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
-from dasp.models.calling import Output, forward_of
-from dasp.models.row_function import RowFunction, class_names, is_plain_function, linked
+from dasp.models.calling import Output, forward_of, scale_of
+from dasp.models.row_function import RowFunction, class_names, is_plain_function
+from dasp.models.scale import SCALES, Kind, Scale, link_scale
 from dasp.models.wrappers import (
     MultilayerPerceptron,
     converted,
@@ -59,6 +60,7 @@ _MOST_ENTRIES = 2**22  # of inputs at once
 _CHOOSING = RLock()  # one at a time, as it may trace the model
 _NEGLIGIBLE = 0.01  # of the values of the output that has the largest
 _AUDITED = 64  # evaluations, for what moments alone have said
+_ACTIVATIONS: dict[str, Kind] = {"softmax": "softmax", "logistic": "sigmoid"}  # of scikit-learn's classifiers
 _DRAWING = RLock()  # as all threads have torch's own generator together
 
 
@@ -87,9 +89,13 @@ class Explainer:
             fine players, else `BayesianShapley`; both on a prior of `GradientDASP` where that pays. Every answer has
             standard deviations. A method that is named is taken or refused. An `Attribution` of Captum's (or of ours)
             that was made for the model is taken as it is, and called by the name of its class.
-        target: the output to explain: its number or name, a list of numbers (one for each row), "predicted" for each
+        target: the output to explain: its number or name, a list of them (one for each row), "predicted" for each
             row's largest, or None for all.
-        output: the result of the model to explain, if it returns several: a name or an index.
+        versus: another output, for "why this one and not that one?": what is explained is the difference of the two,
+            target − versus. Its number or name, a list, "predicted", or "second" for the largest beside the target.
+        output: the result of the model to explain, if it returns several: a name or an index; or a function of what it
+            returns. Of classifiers, "probability" or "logit" (log-odds), whichever of them the model gives: see
+            `dasp.models.scale`. A result that the model itself calls so goes before.
         output_names: names of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of its largest value (where
             the method is "gradient": until the completeness gap is below this fraction of |prediction − base|).
@@ -108,8 +114,8 @@ class Explainer:
             and there are idle cores (see `dasp.games.counting`), and never more than torch has; the log says which.
         mean, std: the model takes (x − mean)/std, with a number for each channel or column, or one for all of them; X,
             background and baselines are on the scale of x.
-        link: "logit" for the log-odds of a model that gives probabilities, which must not be 0 or 1. They are averaged
-            over a background as log-odds.
+        link: "logit", SHAP's word for output="logit": the log-odds of a model that gives probabilities, which must not
+            be 0 or 1. They are averaged over a background as log-odds.
         encoder: a fitted scikit-learn transformer in front of the model. X and the background are then raw tables, and
             the players their columns. `baselines="missing"`: absent columns are missing values, which it fills in. Of
             a pipeline that ends in an MLP, it is what comes before.
@@ -139,6 +145,7 @@ class Explainer:
         feature_names: Any = None,
         method: str | Attribution = "auto",
         target: Any = None,
+        versus: Any = None,
         output: Output = None,
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
@@ -167,7 +174,7 @@ class Explainer:
         if device is not None and isinstance(self.model, nn.Module):
             self.model.to(device)
         self.device = device if device is not None else device_of(self.model)
-        self.target = target
+        self.target, self.versus = target, versus
         self.output_names = None if output_names is None else names_of("output_names", output_names)
         columns = None
         if isinstance(self.model, MultilayerPerceptron):
@@ -197,11 +204,9 @@ class Explainer:
             self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
             self.model = self.inputs.model
         self.inputs.shares = shares
-        if output is not None:
-            self.model = forward_of(self.model, output)
-        self._unlinked, self.model = self.model, linked(self.model, link)
-        if self.model is not self._unlinked and isinstance(own, MultilayerPerceptron):
-            raise BadInput("scikit-learn's MLPs are explained by their logits already: leave link out")
+        for each in (output, link_scale(link)):
+            if each is not None:
+                self.model = forward_of(self.model, _output_of(own, each))
         self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
@@ -235,7 +240,14 @@ class Explainer:
         draws = any("samples" in option for option in signature(own.attribute).parameters)
         return Method(name, lambda _: own, row_by_row=draws)
 
-    def __call__(self, X: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Any:  # noqa: N803 (everybody's name for rows)
+    def __call__(
+        self,
+        X: Any,  # noqa: N803 (everybody's name for rows)
+        target: Any = OWN_TARGET,
+        additional_forward_args: Any = None,
+        *,
+        versus: Any = OWN_TARGET,
+    ) -> Any:
         """Explain the rows of an array, DataFrame or tensor as a `shap.Explanation` with `values`, `base_values`,
         `data`, `feature_names`, `output_names` and, where there is one, `error_std`; its `method` was taken for its
         `reason`.
@@ -248,23 +260,32 @@ class Explainer:
         A single row, X[0], has the explanation of a single row, which waterfalls take.
 
         `additional_forward_args` are further arguments of the model, which are not explained: a tuple, or a dictionary
-        of keyword arguments. Tensors with as many rows as X go along with them row by row.
+        of keyword arguments. Tensors with as many rows as X go along with them row by row. `target` and `versus` are
+        those of the constructor, if no others are given.
         """
         if (row := self.inputs.single(X)) is not None:
-            return self(row, target, additional_forward_args)[0]
+            return self(row, target, additional_forward_args, versus=versus)[0]
         parts = self._rows(X, "X")
-        result = self._explained(parts, target, additional_forward_args)
+        result = self._explained(parts, target, additional_forward_args, versus)
         return self.inputs.explanations(result, parts, self.output_names)
 
-    def attribute(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Attributions:
+    def attribute(
+        self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None, *, versus: Any = OWN_TARGET
+    ) -> Attributions:
         """Explain rows as `Attributions`, which are tensors; this needs no shap."""
-        return self._explained(self._rows(x, "x"), target, additional_forward_args)
+        return self._explained(self._rows(x, "x"), target, additional_forward_args, versus)
 
-    def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Attributions:
+    def _explained(self, rows: dict[Any, ModelRows], target: Any, extra: Any, versus: Any) -> Attributions:
         clock = self._clock(len(next(iter(rows.values())).tensor))
         with working("evaluating the rows", show=self.budget.show_progress):
-            request = self._prepared(rows, target, extra)
+            request = self._prepared(rows, target, extra, versus)
         self.inputs.note_zeros(request.games[0].on)
+        self._check_log_odds(request)
+        if number := int(request.selection.idle.sum()):
+            log.warning(
+                "target and versus are the same output in %d of %d rows, whose values are 0: versus='second' is the "
+                "largest beside the target", number, len(request.full),
+            )  # fmt: skip
         result = self.run(request, clock)
         if self._method(result.choices[0].method).propagates:
             result = replace(result, propagation_error=self.propagation_error(request, result))
@@ -273,9 +294,11 @@ class Explainer:
         result.warn(self.budget.tolerance)
         return self.inputs.in_given_shape(result)
 
-    def prepare(self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None) -> Request:
+    def prepare(
+        self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None, *, versus: Any = OWN_TARGET
+    ) -> Request:
         """Check rows and what is asked of them; prediction and base are evaluated here, and only here."""
-        return self._prepared(self._rows(x, "x"), target, additional_forward_args)
+        return self._prepared(self._rows(x, "x"), target, additional_forward_args, versus)
 
     def _rows(self, x: Any, what: str) -> dict[Any, ModelRows]:
         """Read rows; the form that they are given in is the one that a function is given them in, if it can take it."""
@@ -300,18 +323,25 @@ class Explainer:
         """
         return cls(model, **read_options_file(path, again))
 
-    def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any) -> Request:
+    def _prepared(self, rows: dict[Any, ModelRows], target: Any, extra: Any, versus: Any) -> Request:
         target = self._output(self.target if target is OWN_TARGET else target)
+        versus = self._output(self.versus if versus is OWN_TARGET else versus, (PREDICTED, SECOND))
         arguments = self.inputs.arguments(rows, target, extra)
         with torch_threads(self.threads or 1):  # a few evaluations
-            request = Request.of(self.model, arguments, at_once=self.budget.batch_size)
-        if self.model is not self._unlinked and not bool(
+            return Request.of(
+                self.model, replace(arguments, target=contrasted(target, versus)), at_once=self.budget.batch_size
+            )
+
+    def _check_log_odds(self, request: Request) -> None:
+        """Refuse the log-odds of 0 and 1."""
+        scale = scale_of(self.model)
+        if scale is not None and scale.kind == "log-odds" and not (
             request.full.isfinite().all() and request.empties.isfinite().all()
         ):
             raise BadInput(
-                "link='logit' is for probabilities strictly between 0 and 1, and the model gives others: leave link out"
+                "the log-odds of 0 and 1 are infinite, and the model gives such a probability, where probabilities "
+                "strictly between 0 and 1 are needed: leave output='logit' (or link='logit') out"
             )
-        return request
 
     def propagation_error(self, request: Request, result: Attributions) -> Interval | None:
         """Return how far propagated values of the first row are off, relative to the size of the Shapley values, by
@@ -406,13 +436,15 @@ class Explainer:
             select.chosen, (choice,) * game.rows, estimate.missed,
             unbalanced_rows(values[0], gap) if entry.propagates else 0, estimate.evaluations,
             evaluated=estimate.evaluated, background_std=background, background_rows=len(game.baselines),
+            versus=select.against,
         )  # fmt: skip
 
-    def _output(self, target: Any) -> Any:
+    def _output(self, target: Any, words: tuple[str, ...] = (PREDICTED,)) -> Any:
         """Return the number of an output by its name, and numbers as Captum takes them."""
-        if not isinstance(target, str):
-            return target.tolist() if isinstance(target, (np.ndarray, np.generic)) else target
-        return output_number(target, self.output_names)
+        target = target.tolist() if isinstance(target, (np.ndarray, np.generic)) else target
+        if isinstance(target, list):
+            return [self._output(each, ()) if isinstance(each, str) else each for each in target]
+        return output_number(target, self.output_names, words) if isinstance(target, str) else target
 
     def _choice(self, request: Request) -> Choice:
         """Return the method for a request, which is the same for all with as many players and outputs."""
@@ -433,6 +465,18 @@ class Explainer:
                     log.info("threads: %s", threads)
                 self._choices[game] = replace(choice, threads=threads)
             return self._choices[game]
+
+
+def _output_of(model: Any, output: Any) -> Any:
+    """Return what is explained of a model's result; of a scikit-learn MLP, which gives logits, what makes probabilities
+    of them."""
+    if not isinstance(model, MultilayerPerceptron) or output not in SCALES:
+        return output
+    if output == "logit":
+        raise BadInput("scikit-learn's MLPs are explained by their logits already: leave output or link out")
+    if model.activation not in _ACTIVATIONS:
+        raise BadInput("a regressor gives no probabilities: leave output='probability' out")
+    return Scale(output, _ACTIVATIONS[model.activation])
 
 
 def _has_arrays(rows: Any) -> bool | None:

@@ -209,6 +209,7 @@ class Attributions(_Reasons):
     evaluated: list[EvaluatedRow | None] | None = field(default=None, repr=False)  # coalitions, for `interactions`
     background_std: Any = None  # standard deviations of the values for the choice of the background's rows, if known
     background_rows: int = 0  # how many there are
+    versus: Tensor | None = None  # the numbers of the outputs that are subtracted, (rows, *outputs), if there are any
     propagation_error: Interval | None = None  # of the first row, where moments alone decided: relative to its values
 
     def _repr_html_(self) -> str | None:

@@ -1,8 +1,8 @@
 """An `attribute` call, understood once for every estimator.
 
 `Arguments` are what the user gave, by Captum's names. `games` checks them and makes a `Game` of rows that have the same
-players. A `Selection` is Captum's `target`: which outputs of each row are explained. A `Request` has all of these and
-the outputs at both ends, f(x) and f(baseline), which are evaluated once; estimators answer a request, and it turns
+players. A `Selection` is Captum's `target`: which outputs of each row are explained, or which differences of two
+outputs, for a `Contrast`: "why A and not B?" A `Request` has all of these and the outputs at both ends, f(x) and f(baseline), which are evaluated once; estimators answer a request, and it turns
 their values of players into attributions in the shape of the inputs.
 """
 
@@ -21,22 +21,24 @@ from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
 from dasp.games.call_options import number_of, positive_number, shown, tensor_of, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
-from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like, module_of
+from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like, module_of, scale_of
 from dasp.models.misfit import check_plain, misfit
+from dasp.models.scale import DECIDING, Scale
 from dasp.models.witness import Witness, alike
 
 __all__ = [
-    "PREDICTED", "Arguments", "Baselines", "Origin", "Request", "Selection", "Target", "Tensors", "check_positive",
-    "check_tolerance", "games", "output_number", "yardstick",
+    "PREDICTED", "SECOND", "Arguments", "Baselines", "Contrast", "Origin", "Request", "Selection", "Target", "Tensors",
+    "check_positive", "check_tolerance", "contrasted", "games", "output_number", "yardstick",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
 
 Tensors = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 Baselines = None | int | float | Tensor | tuple[int | float | Tensor, ...] | dict[str, int | float | Tensor]
-Target = None | int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]] | Literal["predicted"]
+One = int | tuple[int, ...] | Tensor | list[int] | list[tuple[int, ...]]
+"""An output of each row: the same one, or one for each."""
 
-PREDICTED = "predicted"
+PREDICTED, SECOND = "predicted", "second"
 _CANCELLED = 1e-2  # of Σ|values|: a smaller f(x) − f(baseline) is what contributions of both signs leave
 
 
@@ -51,6 +53,35 @@ def check_tolerance(tolerance: float | None) -> None:
     """Raise an error for a tolerance that cannot be reached."""
     if tolerance is not None:
         positive_number("tolerance", tolerance)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A target for differences of outputs: "why A and not B?" What is explained is the output `target` less the output
+    `versus`, in each row; the values are those of this difference, with its own errors.
+
+    `versus` is what a target can be, or "second": the largest output beside the target.
+
+    >>> from dasp import ExactShapley
+    >>> model = torch.nn.Linear(3, 4, bias=False).eval()
+    >>> values = ExactShapley(model).attribute(torch.ones(1, 3), target=Contrast(2, 1))
+    >>> torch.testing.assert_close(values[0], (model.weight[2] - model.weight[1]).detach())
+    """
+
+    target: None | One | Literal["predicted"]
+    versus: One | Literal["predicted", "second"]
+
+
+Target = None | One | Literal["predicted"] | Contrast
+
+
+def contrasted(target: Any, versus: Any) -> Any:
+    """Return a target, or its contrast with another output if there is one.
+
+    >>> contrasted(3, None), contrasted(3, "second")
+    (3, Contrast(target=3, versus='second'))
+    """
+    return target if versus is None else Contrast(target, versus)
 
 
 @dataclass(frozen=True)
@@ -290,15 +321,16 @@ def _numbered(masks: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], int]:
     return tuple(part.view(mask.shape) for part, mask in zip(parts, masks, strict=True)), len(labels)
 
 
-def output_number(name: str, names: Sequence[str] | None) -> int | str:
-    """Return the number of an output by its name; "predicted" stays as it is, unless an output is called so.
+def output_number(name: str, names: Sequence[str] | None, words: Sequence[str] = (PREDICTED,)) -> int | str:
+    """Return the number of an output by its name; words such as "predicted" stay as they are, unless an output is
+    called so.
 
     >>> output_number("dog", ["cat", "dog"]), output_number("predicted", None)
     (1, 'predicted')
     """
     if name in (names or ()):
         return list(names or ()).index(name)
-    if name == PREDICTED:
+    if name in words:
         return name
     known = list(names or ()) or "not known; give them as output_names=[…]"
     raise BadInput(f"there is no output {name!r}: output_names are {known}")
@@ -306,15 +338,22 @@ def output_number(name: str, names: Sequence[str] | None) -> int | str:
 
 @dataclass(frozen=True)
 class Selection:
-    """The outputs of each row that are explained: Captum's `target`."""
+    """The outputs of each row that are explained, Captum's `target`; or their differences from others."""
 
     chosen: Tensor  # (rows, *selected): positions among the flattened outputs of a row
     outputs: torch.Size  # the outputs of a row
+    against: Tensor | None = None  # the same of the outputs that are subtracted, for a `Contrast`
 
     @staticmethod
     def of(values: Tensor, target: Target) -> Selection:
         """Select among outputs (rows, …): None selects all of them, where a single one counts as a scalar, and
         "predicted" each row's largest."""
+        if isinstance(target, Contrast):
+            return Selection.of(values, target.target)._rather_than(values, target)
+        return Selection._one(values, target, "target")
+
+    @staticmethod
+    def _one(values: Tensor, target: Any, option: str) -> Selection:
         rows, outputs = values.shape[0], values.shape[1:]
         number = torch.arange(outputs.numel()).view(1, *outputs).expand(values.shape)
         if target is None:
@@ -325,31 +364,81 @@ class Selection:
             return Selection(_chosen(number, target), outputs)
         except (IndexError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise ValueError(
-                f"target {shown(target)} does not fit outputs of shape {tuple(values.shape)}: {line_of(error)}"
+                f"{option} {shown(target)} does not fit outputs of shape {tuple(values.shape)}: {line_of(error)}"
             ) from error
+
+    def _rather_than(self, values: Tensor, contrast: Contrast) -> Selection:
+        """Return the differences of what is selected from other outputs."""
+        if self.outputs.numel() < 2:
+            raise BadInput(
+                "versus compares two outputs, and the model has one: leave it out (a single logit says already why yes "
+                "and not no)"
+            )
+        versus = contrast.versus
+        if not isinstance(versus, str) or versus != SECOND:
+            others = Selection._one(values, versus, "versus").chosen
+        elif self.chosen.dim() > 1:
+            raise BadInput('versus="second" is beside one output of each row: give one as target, such as "predicted"')
+        else:
+            flat = values.reshape(len(values), -1).detach().cpu().double()
+            others = flat.scatter(1, self.chosen[:, None], -torch.inf).argmax(1)
+        if others.dim() > 1:
+            raise BadInput(f"versus {shown(versus)} is several outputs of a row, and one is needed")
+        others = others.reshape(-1, *[1] * (self.chosen.dim() - 1)).expand(self.chosen.shape)
+        if isinstance(versus, (int, tuple)) and isinstance(contrast.target, (int, tuple)) and others.equal(self.chosen):
+            raise BadInput(f"target and versus are the same output, {shown(versus)}: their difference is 0")
+        return replace(self, against=others)
+
+    def differences(self) -> Tensor | None:
+        """Return the pairs of outputs whose differences are selected, (pairs, 2); None if outputs themselves are."""
+        return None if self.against is None else self._pairs()[0]
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Return all pairs of outputs, and which of them are selected: (pairs, 2) and (rows, selected)."""
+        assert self.against is not None
+        both = torch.stack([self.chosen, self.against], -1).reshape(len(self.chosen), -1, 2)
+        pairs, numbers = torch.unique(both.reshape(-1, 2), dim=0, return_inverse=True)
+        return pairs, numbers.view(both.shape[:2])
 
     def captum_targets(self) -> Iterator[Any]:
         """Yield what Captum takes for `target`, for one selected output after the other: a number or a tuple of
-        numbers if it is the same in all rows, else one for each row; None if the model has a single output."""
-        for column in self.chosen.reshape(len(self.chosen), -1).T:
-            places = torch.stack(torch.unravel_index(column, self.outputs), 1).tolist() if self.outputs else []
+        numbers if it is the same in all rows, else one for each row; None if the model has a single output. Of
+        `differences`, a target is the number of a pair."""
+        pairs = None if self.against is None else self._pairs()
+        whole = self if pairs is None else Selection(pairs[1], pairs[0].shape[:1])
+        for column in whole.chosen.reshape(len(whole.chosen), -1).T:
+            places = torch.stack(torch.unravel_index(column, whole.outputs), 1).tolist() if whole.outputs else []
             each = [place[0] if len(place) == 1 else tuple(place) for place in places]
             yield each[0] if len(set(each)) == 1 else each or None
 
     def rows(self, part: Any) -> Selection:
         """Return the selection for some of the rows: a slice or indices."""
-        return replace(self, chosen=self.chosen[part.cpu() if isinstance(part, Tensor) else part])
+        own = part.cpu() if isinstance(part, Tensor) else part
+        return replace(self, chosen=self.chosen[own], against=None if self.against is None else self.against[own])
+
+    @property
+    def idle(self) -> Tensor:
+        """True for rows of which nothing is explained: an output rather than the same one, (rows,)."""
+        if self.against is None:
+            return torch.zeros(len(self.chosen), dtype=torch.bool)
+        return (self.chosen == self.against).reshape(len(self.chosen), -1).all(1)
 
     def repeated(self, number: int) -> Selection:
         """Return the selection for all rows, `number` times over."""
-        return replace(self, chosen=self.chosen.repeat(number, *[1] * (self.chosen.dim() - 1)))
+        times = (number, *[1] * (self.chosen.dim() - 1))
+        against = None if self.against is None else self.against.repeat(times)
+        return replace(self, chosen=self.chosen.repeat(times), against=against)
 
     def __call__(self, values: Tensor) -> Tensor:
         """(*any, rows, *outputs) → (*any, rows, *selected)."""
         lead = values.shape[: values.dim() - 1 - len(self.outputs)]
         flat = values.reshape(*lead, len(self.chosen), self.outputs.numel())
-        index = self.chosen.reshape(len(self.chosen), -1).to(values.device)
-        return flat.gather(-1, index.expand(*lead, *index.shape)).reshape(*lead, *self.chosen.shape)
+        selected = self._at(flat, self.chosen)
+        return selected if self.against is None else selected - self._at(flat, self.against)
+
+    def _at(self, flat: Tensor, places: Tensor) -> Tensor:
+        lead, index = flat.shape[:-2], places.reshape(len(places), -1).to(flat.device)
+        return flat.gather(-1, index.expand(*lead, *index.shape)).reshape(*lead, *places.shape)
 
 
 def _chosen(number: Tensor, target: Any) -> Tensor:
@@ -414,7 +503,10 @@ class Request:
         if arguments.names:
             function = forward_of(function, names=arguments.names)
         witness = Witness(function, parts[0].has_rows, rounding)
+        scale = scale_of(function)
         try:
+            if scale is not None:
+                _decide(scale, function, parts, at_once)
             _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
         except SeveralOutputs:
             function = forward_of(function)
@@ -428,6 +520,8 @@ class Request:
             parts = [replace(game, channels_last=True) for game in parts]
         ends = [game.ends(witness, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
+        if scale is not None:
+            scale.check(torch.cat([full[None], empties]))
         whole = Selection.of(full, arguments.target)
         selections, start = [], 0
         for game in parts:
@@ -483,10 +577,12 @@ class Request:
             full, empties = self.full[rows], self.empties[:, rows]
             yield replace(self, games=[game], selections=[select], full=full, empties=empties)
 
-    def captum_targets(self) -> Iterator[Any]:
-        """Yield Captum's `target` for one selected output after the other, for all rows."""
-        first = self.selections[0]
-        return replace(first, chosen=torch.cat([select.chosen for select in self.selections])).captum_targets()
+    @property
+    def selection(self) -> Selection:
+        """The selection for all rows."""
+        first, every = self.selections[0], [select.against for select in self.selections]
+        against = None if first.against is None else torch.cat([own for own in every if own is not None])
+        return replace(first, chosen=torch.cat([select.chosen for select in self.selections]), against=against)
 
     def evaluators(self, at_once: int | None, progress: Any, missing: Missing = "raise") -> Iterator[Evaluator]:
         """Yield an evaluator of coalitions for each game. Coalitions without a finite value are an error, or NaN with
@@ -602,6 +698,15 @@ def yardstick(total: Tensor, values: Tensor) -> Tensor:
     dimension 0): a smaller difference is what contributions of both signs leave, and would ask for more than anyone
     wants."""
     return torch.maximum(total.abs(), _CANCELLED * values.abs().sum(0))
+
+
+def _decide(scale: Scale, function: Callable[..., Tensor], parts: list[Game], at_once: int | None) -> None:
+    """Decide by the outputs at both ends what brings a model's outputs to a scale, unless that is known."""
+    with DECIDING:
+        if scale.kind is None:
+            ends = [end for game in parts for end in game.ends(function, at_once or game.rows_at_once)]
+            outputs = ends[0].shape[1:]
+            scale.decide(torch.cat([end.reshape(-1, *outputs) for end in ends]))
 
 
 def _check_function(witness: Witness, game: Game, at_once: int) -> None:

@@ -15,20 +15,23 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from dasp.errors import BadInput
+from dasp.models.scale import SCALES, Scale
 
 __all__ = [
     "Forward", "Names", "Output", "check_dynamic_batch", "check_evaluation_mode", "checked_model", "fixed_rows",
-    "forward_of", "innermost", "like", "mode_matters", "module_of", "one_tensor", "rows_are_fixed", "settled",
+    "forward_of", "innermost", "like", "mode_matters", "module_of", "one_tensor", "rows_are_fixed", "scale_of", "settled",
     "unwrapped",
 ]  # fmt: skip
 
-Output = None | str | int | tuple[str | int, ...]
-"""The name or index of one of a model's results, or several of them on the way to a nested one; None: the only one."""
+Output = None | str | int | tuple[str | int, ...] | Callable[[Any], Any]
+"""The name or index of one of a model's results, or several of them on the way to a nested one; a function of the whole
+result; "probability" or "logit", unless a result is called so (see `Scale`); None: the only one."""
 Names = tuple[str | None, ...]
 """The keyword of each argument, or None for its position; () if all have positions."""
 
@@ -39,7 +42,7 @@ class _Called:
     """A model with the names of its arguments and the output that is asked for; see `forward_of`."""
 
     model: Callable[..., Any]
-    output: Output
+    output: Output | Scale
     names: Names
 
     def _call(self, model: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
@@ -51,7 +54,7 @@ class _Called:
 class Forward(_Called, nn.Module):
     """A module as a function of arguments by position that gives one tensor."""
 
-    def __init__(self, model: nn.Module, output: Output = None, names: Names = ()) -> None:
+    def __init__(self, model: nn.Module, output: Output | Scale = None, names: Names = ()) -> None:
         super().__init__()
         self.model, self.output, self.names = model, output, names
         self.training = model.training
@@ -65,7 +68,7 @@ class Forward(_Called, nn.Module):
 class _Function(_Called):
     """Any other callable as such a function."""
 
-    def __init__(self, model: Callable[..., Any], output: Output, names: Names) -> None:
+    def __init__(self, model: Callable[..., Any], output: Output | Scale, names: Names) -> None:
         self.model, self.output, self.names = model, output, names
 
     def __call__(self, *args: Any, **keywords: Any) -> Tensor:
@@ -75,10 +78,10 @@ class _Function(_Called):
 _MADE: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # they hold their models, so that ids stay what they are
 
 
-def forward_of(model: Callable[..., Any], output: Output = None, names: Names = ()) -> Callable[..., Tensor]:
+def forward_of(model: Callable[..., Any], output: Output | Scale = None, names: Names = ()) -> Callable[..., Tensor]:
     """Return the model as a function that takes its arguments by position and returns one tensor.
 
-    `names` are the keywords of its arguments, and `output` names the result that is returned. The same question gets
+    `names` are the keywords of its arguments, and `output` says what of its result is returned. The same question gets
     the same function, so that its graphs are shared.
 
     >>> forward_of(lambda x, scale: {"twice": 2 * x, "scaled": scale * x}, "scaled", (None, "scale"))(torch.ones(2), 3)
@@ -86,14 +89,25 @@ def forward_of(model: Callable[..., Any], output: Output = None, names: Names = 
     """
     if not all(isinstance(step, Hashable) for step in (output if isinstance(output, tuple) else (output,))):
         raise BadInput(
-            f"output is the name or index of a result, or several on the way to it, not a {type(output).__name__}"
+            "output is the name or index of a result, or several on the way to it, or a function of it, not a "
+            f"{type(output).__name__}"
         )
     key = (id(model), output, names)
     made = _MADE.get(key)
     if made is None:
+        output = Scale(output) if isinstance(output, str) and output in SCALES else output
         made = Forward(model, output, names) if isinstance(model, nn.Module) else _Function(model, output, names)
         made = _MADE.setdefault(key, made)
     return made
+
+
+def scale_of(function: Any) -> Scale | None:
+    """Return the scale that a function of `forward_of` was asked for, if there is one."""
+    while isinstance(function, _Called):
+        if isinstance(function.output, Scale):
+            return function.output
+        function = function.model
+    return None
 
 
 def like(function: Callable[..., Any], model: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,17 +147,23 @@ def innermost(model: Any) -> Any:
     return model if inside is model else innermost(inside)
 
 
-def one_tensor(result: Any, output: Output = None) -> Tensor:
+def one_tensor(result: Any, output: Output | Scale = None) -> Tensor:
     """Return the one tensor of a model's result that is explained.
 
     Without an `output` it is the only tensor, or the only one of floating point.
 
     >>> one_tensor((torch.zeros(2), torch.tensor([1, 2])))
     tensor([0., 0.])
+    >>> one_tensor({"cat": torch.ones(2), "dog": torch.zeros(2)}, lambda result: result["cat"] - result["dog"])
+    tensor([1., 1.])
     """
     result = settled(result)
     if output is None:
         return result if isinstance(result, Tensor) else _only(result)
+    if isinstance(output, Scale):
+        return _scaled(result, output)
+    if callable(output):
+        return _computed(output(result))
     found = result
     for step in output if isinstance(output, tuple) else (output,):
         parts = _parts(found)
@@ -155,6 +175,23 @@ def one_tensor(result: Any, output: Output = None) -> Tensor:
             raise BadInput(f"the model returns no {output!r}: {_listed(result)}")
     if not isinstance(found, Tensor):
         raise BadInput(f"output={output!r} of the model is a {type(found).__name__}, not a tensor: {_listed(result)}")
+    return found
+
+
+def _scaled(result: Any, scale: Scale) -> Tensor:
+    """Return the part of a result that has the name of a scale, or else its only tensor on that scale."""
+    if scale.word in _parts(result):
+        if scale.kind is None:
+            scale.kind = "named"
+        return one_tensor(result, (scale.word,))
+    return scale(one_tensor(result))
+
+
+def _computed(found: Any) -> Tensor:
+    """Return what a user's function made of a result, as a tensor."""
+    found = torch.from_numpy(found) if isinstance(found, np.ndarray) else settled(found)
+    if not isinstance(found, Tensor):
+        raise BadInput(f"output is a function that gives a {type(found).__name__} for the model's result, not a tensor")
     return found
 
 

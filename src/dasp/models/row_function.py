@@ -1,7 +1,6 @@
-"""Functions of arrays, and of probabilities: what people explain that is neither a module nor a function of tensors.
+"""Functions of arrays: what people explain that is neither a module nor a function of tensors.
 
 `RowFunction` gives a function its rows as arrays or as tensors, whichever it takes, and makes a tensor of its answer.
-`linked` maps probabilities to log-odds, which is SHAP's `link="logit"`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from dasp.errors import BadInput
 
-__all__ = ["Linked", "RowFunction", "as_tensors", "class_names", "is_plain_function", "linked"]
+__all__ = ["RowFunction", "as_tensors", "class_names", "is_plain_function"]
 
 _PROBABILITIES = ("predict_proba", "predict_log_proba")
 _OTHER_FORM = (TypeError, AttributeError)  # what a function of tensors says of an array, and the other way round
@@ -124,31 +123,3 @@ def class_names(function: Any) -> list[str] | None:
     if getattr(function, "__name__", "") not in _PROBABILITIES or not isinstance(classes, np.ndarray):
         return None
     return [str(name) for name in classes]
-
-
-class Linked(nn.Module):
-    """A model of probabilities as one of log-odds."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.training = model, model.training
-
-    def forward(self, *args: Any, **keywords: Any) -> Tensor:
-        """Return log p/(1 − p)."""
-        return torch.logit(self.model(*args, **keywords))
-
-
-def linked(model: Callable[..., Any], link: Any) -> Callable[..., Any]:
-    """Return the model on the scale of a link, "identity" or "logit", which may also be SHAP's functions of that name.
-
-    >>> linked(lambda x: x, "logit")(torch.tensor([0.5]))
-    tensor([0.])
-    """
-    name = link if isinstance(link, str) else getattr(link, "__name__", "")
-    if name not in ("identity", "logit") or not (isinstance(link, str) or callable(link)):
-        raise BadInput(f"link is 'identity' or 'logit', not {link!r}: another function can be part of the model")
-    if name == "identity":
-        return model
-    if isinstance(model, nn.Module):
-        return Linked(model)
-    return lambda *args, **keywords: torch.logit(model(*args, **keywords))

@@ -8,8 +8,8 @@
 scikit-learn's multilayer perceptrons, alone or behind scalers in a pipeline, become the same functions in torch. A
 classifier becomes its **logits**: log-odds of the second class for two classes, a logit per class for more, log-odds of
 every label for several labels. Probabilities are their sigmoid or softmax, which saturate: all features would share in
-that interaction, and a confident prediction would hide what made it so. SHAP explains the log-odds of trees, too. For
-probabilities all the same, explain `nn.Sequential(MultilayerPerceptron(fitted), nn.Softmax(1))`, or `nn.Sigmoid()`.
+that interaction, and a confident prediction would hide what made it so. SHAP explains the log-odds of trees, too.
+`output="probability"` explains probabilities all the same.
 
 Neither scikit-learn nor Keras is imported here: who has such a model has imported them.
 """
@@ -246,6 +246,7 @@ class MultilayerPerceptron(nn.Sequential):
         names, classes = getattr([*before, last][0], "feature_names_in_", None), getattr(last, "classes_", None)
         self.feature_names = None if names is None else [str(name) for name in names]
         self.output_names: list[str] | None = None
+        self.activation: str = last.out_activation_  # which makes probabilities of a classifier's logits
         if classes is not None and len(classes) == last.n_outputs_:
             self.output_names = [str(name) for name in classes]
         self.eval()

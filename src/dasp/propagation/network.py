@@ -116,6 +116,7 @@ def _of_one_output(model: Model, output: Output) -> Model:
     checked = checked_model(model)
     if output is None:
         return checked
+    output = (output,) if isinstance(output, str) else output  # the name of a result, and no scale
     return forward_of(checked.module() if isinstance(checked, ExportedProgram) else checked, output)  # type: ignore[return-value]
 
 
