@@ -24,7 +24,7 @@ from dasp.games.call_options import read_options
 from dasp.games.evaluator import Evaluator
 from dasp.games.idle_players import Active
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Baselines, Request, Target, Tensors
+from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, contrasted
 from dasp.models.calling import Output, forward_of
 
 __all__ = ["Audit", "Discrepancy", "Interval", "audit", "audited"]
@@ -110,6 +110,7 @@ def audit(
     additional_forward_args: Any = None,
     feature_mask: Tensors | None = None,
     *,
+    versus: Target = None,
     output: Output = None,
     evaluations: int = 128,
     seed: int = 0,
@@ -124,7 +125,9 @@ def audit(
             value of its group, as Captum gives it, or entries are added up.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
             `DASP.attribute`: the same baselines, above all.
-        output: the name or index of the result to explain, if the model returns several.
+        versus: the output that was subtracted from `target`, for attributions of their difference, as of an `Explainer`.
+        output: what is explained of the model's result, as of an `Explainer`: a name or index, a function, or
+            "probability" or "logit".
         evaluations: the number of coalitions to evaluate for each row. The more, the narrower the intervals; 2^N give
             the exact error.
         seed: for the choice of coalitions.
@@ -138,7 +141,9 @@ def audit(
     """
     given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
     own = read_options(given, {"internal_batch_size": None})
-    arguments = Arguments.given(inputs, baselines, target, additional_forward_args, feature_mask)
+    arguments = Arguments.given(
+        inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask
+    )
     function = forward_func if output is None else forward_of(forward_func, output)
     request = Request.of(function, arguments, at_once=own["internal_batch_size"])
     return audited(request, attributions, **own)

@@ -179,8 +179,8 @@ class Explainer:
         columns = None
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
-            self.output_names = self.output_names or self.model.output_names
-        self.output_names = self.output_names or class_names(own)
+        if self.output_names is None and not callable(output):  # which may return anything
+            self.output_names = own.output_names if isinstance(own, MultilayerPerceptron) else class_names(own)
         given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
                  "feature_names": feature_names}  # fmt: skip
         table = None
@@ -204,9 +204,8 @@ class Explainer:
             self.inputs = RawTables(Encoder(encoder), self.model, self.device, **given)
             self.model = self.inputs.model
         self.inputs.shares = shares
-        for each in (output, link_scale(link)):
-            if each is not None:
-                self.model = forward_of(self.model, _output_of(own, each))
+        for each in _outputs_of(own, output, link_scale(link)):
+            self.model = forward_of(self.model, each)
         self._choices: dict[tuple[int, int], Choice] = {}  # by the number of players and of outputs
         self._made: dict[str, Attribution] = {}
         if isinstance(method, Attribution):
@@ -467,16 +466,25 @@ class Explainer:
             return self._choices[game]
 
 
-def _output_of(model: Any, output: Any) -> Any:
-    """Return what is explained of a model's result; of a scikit-learn MLP, which gives logits, what makes probabilities
-    of them."""
-    if not isinstance(model, MultilayerPerceptron) or output not in SCALES:
-        return output
-    if output == "logit":
+def _outputs_of(model: Any, output: Any, link: str | None) -> list[Any]:
+    """Return what is explained of a model's result, and on which scale."""
+    wanted = [each for each in (output, link) if each is not None]
+    if len(wanted) == 2 and isinstance(output, str) and output in SCALES:
+        if output != link:
+            raise BadInput(f"output={output!r} and link={link!r} are two scales: give one of them")
+        wanted = [link]
+    return [_of_network(model, each) if isinstance(each, str) and each in SCALES else each for each in wanted]
+
+
+def _of_network(model: Any, scale: str) -> Any:
+    """Return a scale for a model; of a scikit-learn MLP, which gives logits, what makes probabilities of them."""
+    if not isinstance(model, MultilayerPerceptron):
+        return scale
+    if scale == "logit":
         raise BadInput("scikit-learn's MLPs are explained by their logits already: leave output or link out")
     if model.activation not in _ACTIVATIONS:
         raise BadInput("a regressor gives no probabilities: leave output='probability' out")
-    return Scale(output, _ACTIVATIONS[model.activation])
+    return Scale(scale, _ACTIVATIONS[model.activation])
 
 
 def _has_arrays(rows: Any) -> bool | None:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "is_image", "shap_explanation",
-    "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "is_image", "names_of_outputs",
+    "names_of_rows", "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -335,12 +335,13 @@ def explanation_class() -> Any:
         choices = ()
         evaluated = None
         background_std = None
+        row_outputs: tuple[str, ...] | None = None  # the name of what is explained of each row, where rows differ
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
-            copied.background_std = self.background_std
+            copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -350,6 +351,8 @@ def explanation_class() -> Any:
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
+            if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
+                _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
             return part
 
         def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -386,6 +389,41 @@ def explanation_class() -> Any:
     return Explanation
 
 
+def names_of_rows(result: Attributions, names: Sequence[str] | None) -> list[str] | None:
+    """Return the name of what is explained of each row, "seven" or "seven − one"; None if all outputs are, or if
+    nothing has a name."""
+    if result.target.dim() > 1 or (names is None and result.versus is None):
+        return None
+    targets = _output_names(result.target, names)
+    if result.versus is None:
+        return targets
+    return [f"{a} − {b}" for a, b in zip(targets, _output_names(result.versus, names), strict=True)]
+
+
+def names_of_outputs(result: Attributions, names: Sequence[str] | None) -> list[str] | None:
+    """Return the names of all outputs, from which one that all rows have in common may be subtracted."""
+    number = result.target[0].numel()
+    names = _checked(names, number, "output")
+    if result.versus is None or bool((result.versus != result.versus.flatten()[0]).any()):
+        return names
+    targets, (versus, *_) = (_output_names(part[0].flatten(), names) for part in (result.target, result.versus))
+    return [f"{target} − {versus}" for target in targets]
+
+
+def _output_names(numbers: Tensor, names: Sequence[str] | None) -> list[str]:
+    places = [int(number) for number in numbers]
+    if names is not None and max(places) >= len(names):
+        raise BadInput(f"there are {len(names)} output_names, but more outputs")
+    return [f"Output {place}" if names is None else str(names[place]) for place in places]
+
+
+def _name_rows(explanation: Any, rows: Sequence[str] | None) -> None:
+    """Give an explanation of one output the name of what is explained, or that of each row, where these differ."""
+    same = rows is not None and len(set(rows)) == 1
+    explanation.output_names = rows[0] if rows and same else None
+    explanation.row_outputs = None if rows is None or same else tuple(rows)
+
+
 def __getattr__(name: str) -> Any:
     if name == "Explanation":
         return explanation_class()
@@ -418,16 +456,20 @@ def shap_explanation(
         values, result.base.reshape(len(values), *([outputs] if outputs else [])).cpu().double().numpy(), data,
         error_std=std,
         feature_names=_checked(feature_names, values.shape[1] if data.ndim == 2 else None, "feature"),
-        output_names=_checked(output_names, outputs, "output") if outputs else None,
+        output_names=names_of_outputs(result, output_names) if outputs else None,
     )  # fmt: skip
+    if not outputs:
+        _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
     explanation.background_std = background_std
     return explanation
 
 
-def shap_explanation_of_texts(result: Attributions, output_names: Sequence[str] | str | None) -> Any:
+def shap_explanation_of_texts(
+    result: Attributions, output_names: Sequence[str] | str | None, rows: Sequence[str] | None = None
+) -> Any:
     """Return the attributions of texts as a `shap.Explanation`; `output_names` are those of all outputs, or the name of
-    the one that is explained."""
+    the one that is explained; or it has another name in each of the `rows`."""
     assert result.pieces is not None
     explanation = explanation_class()(
         _packed([_by_piece(part) for part in result.values]),
@@ -437,6 +479,8 @@ def shap_explanation_of_texts(result: Attributions, output_names: Sequence[str] 
         feature_names=[list(pieces) for pieces in result.pieces],  # as SHAP's own have them
         output_names=output_names if output_names is None or isinstance(output_names, str) else list(output_names),
     )
+    if rows is not None:
+        _name_rows(explanation, rows)
     explanation.choices = result.choices
     return explanation
 
@@ -448,15 +492,17 @@ def shap_explanation_of_game(
     Players have no data, and outputs have names, as SHAP takes a second dimension without names for rows."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     players = result.values.shape[-1]
-    if outputs and output_names is None:
-        output_names = [f"Output {output}" for output in range(outputs)]
+    if outputs:
+        output_names = names_of_outputs(result, output_names or [f"Output {output}" for output in range(outputs)])
     explanation = explanation_class()(
         _by_piece(result.values[0]),
         result.base[0].cpu().double().numpy()[()],  # a number is no array for SHAP
         error_std=None if result.std is None else _by_piece(result.std[0]),
         feature_names=_checked(names or [f"Player {player}" for player in range(players)], players, "feature"),
-        output_names=_checked(output_names, outputs, "output") if outputs else None,
+        output_names=output_names if outputs else None,
     )
+    if not outputs:
+        _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
     return explanation
 

@@ -21,7 +21,17 @@ from dasp.explainer.explanation import Attributions, explanation_class, shap_exp
 from dasp.games.evaluator import Missing
 from dasp.games.mask_function import KeptAnswers, MaskFunction, MaskKind
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Request, check_positive, games
+from dasp.games.request import (
+    PREDICTED,
+    SECOND,
+    Arguments,
+    Request,
+    Target,
+    check_positive,
+    contrasted,
+    games,
+    output_number,
+)
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
 
@@ -36,6 +46,8 @@ def explain_game(
     function: Callable[[Any], Any],
     players: int | Iterable[object] | None = None,
     *,
+    target: int | str | None = None,
+    versus: int | str | None = None,
     output_names: Sequence[str] | None = None,
     method: str = "auto",
     tolerance: float | None = None,
@@ -59,6 +71,10 @@ def explain_game(
             coalition, (coalitions,), or several, (coalitions, outputs): an array, a tensor or a list. It is asked for
             every coalition once.
         players: their number, or a list of their names. Games and imputers of shapiq's know them by themselves.
+        target: the output to explain, if there are several: its number or name, "predicted" for the largest with all
+            players, or None for all.
+        versus: another output, for "why this one and not that one?": what is explained is target − versus. Its number
+            or name, "predicted", or "second" for the largest beside the target.
         output_names: names of the outputs, if there are several.
         method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
             more than `max_evaluations`, else `BayesianShapley`.
@@ -99,6 +115,8 @@ def explain_game(
     if key and keep is None:
         raise BadInput("key goes with a file of answers: give keep='a file', too")
     wanted = game_method(method)
+    target = output_number(target, output_names) if isinstance(target, str) else target
+    versus = output_number(versus, output_names, (PREDICTED, SECOND)) if isinstance(versus, str) else versus
     explanation_class()  # so that nothing is paid where shap is not there
     budget = Budget(tolerance, max_evaluations, seed=seed, max_seconds=max_seconds, missing=missing)
     with ExitStack() as stack:
@@ -112,7 +130,7 @@ def explain_game(
         if wanted == "auto":
             choice = choose_evaluations(number, budget, game.ends)
         try:
-            found = game_attributions(game, choice, budget)
+            found = game_attributions(game, choice, budget, contrasted(target, versus))
         except UndefinedCoalitions as error:
             raise error.named(names, rows=False) from None
     before = "" if kept is None else f", {kept.number - game.asked:,} answers were kept before"
@@ -129,10 +147,10 @@ def game_method(method: str) -> str:
     return found
 
 
-def game_attributions(game: MaskFunction, choice: Choice, budget: Budget) -> Attributions:
+def game_attributions(game: MaskFunction, choice: Choice, budget: Budget, target: Target = None) -> Attributions:
     """Explain a game by a method, as if it were a row of ones with a baseline of zeros."""
     method = METHODS[choice.method]
-    arguments = Arguments(torch.ones(1, game.players, dtype=torch.float64))
+    arguments = Arguments(torch.ones(1, game.players, dtype=torch.float64), target=target)
     options = choice.budget.options(method, games(arguments)[0])  # before anything is paid
     game.ends()
     request = Request.of(game, arguments, at_once=1)  # asks for nothing but both ends, which are known
@@ -141,7 +159,7 @@ def game_attributions(game: MaskFunction, choice: Choice, budget: Budget) -> Att
     return Attributions(
         request.answer(estimate.values), std, request.full, request.empty, request.gaps(estimate.values),
         request.selections[0].chosen, (choice,), None if budget.tolerance is None else estimate.missed,
-        evaluations=estimate.evaluations, evaluated=estimate.evaluated,
+        evaluations=estimate.evaluations, evaluated=estimate.evaluated, versus=request.selections[0].against,
     )  # fmt: skip
 
 

@@ -13,17 +13,18 @@ from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, UndefinedCoalitions
-from dasp.explainer.explanation import Attributions, shap_explanation_of_texts
+from dasp.explainer.explanation import Attributions, names_of_outputs, names_of_rows, shap_explanation_of_texts
 from dasp.explainer.inputs import OWN_TARGET
-from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel
+from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel, part_of
 from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
 from dasp.games.call_options import read_options
 from dasp.games.counting import Count, Threads, suited_threads, torch_threads
 from dasp.games.progress import working
-from dasp.games.request import Arguments, Request, Selection, output_number
+from dasp.games.request import PREDICTED, SECOND, Arguments, Request, Selection, contrasted, output_number
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
 from dasp.models.calling import check_evaluation_mode
+from dasp.models.scale import DECIDING, SCALES, Scale
 
 __all__ = ["TextExplainer"]
 
@@ -56,8 +57,11 @@ class TextExplainer:
             more than `max_evaluations`, else `BayesianShapley`. Every answer has standard deviations.
         target: the output to explain: its number or name, a list of them (one for each text), "predicted" for each
             text's largest, or None for all.
+        versus: another output, for "why this one and not that one?": what is explained is target − versus. Its number
+            or name, a list, "predicted", or "second" for the largest beside the target.
         output: what of the model's output is explained: the name of a part, or a function of the output that gives a
-            tensor (texts, outputs). By default the `logits`.
+            tensor (texts, outputs); or "probability" or "logit" (log-odds), whichever of them the model gives. By
+            default the `logits`.
         output_names: names of all outputs; by default those of `model.config.id2label`.
         tolerance: stop with a text when its largest standard deviation is below this fraction of its largest value.
             Automatically 0.05: the largest value is known to ± 10 %, unless the budget is used up before.
@@ -93,7 +97,8 @@ class TextExplainer:
         players: Division = "word",
         method: str = "auto",
         target: Any = None,
-        output: Output = None,
+        versus: Any = None,
+        output: Output | Scale = None,
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
         max_evaluations: int | None = None,
@@ -113,6 +118,7 @@ class TextExplainer:
         batch_size, threads, device = read_options(given, dict.fromkeys(given)).values()
         if device is not None and isinstance(model, nn.Module):
             model.to(device)
+        output = Scale(output) if isinstance(output, str) and output in SCALES else output
         self.model, self.players, self.output, self.batch_size = model, players, output, batch_size or _BATCH
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, baselines)
         if self.vocabulary is None:
@@ -125,11 +131,13 @@ class TextExplainer:
         self.budget = Budget(tolerance, max_evaluations, error_bars, None, seed, show_progress, max_seconds)
         self.threads = threads
         self._threads: Threads | None = None  # that suit the model
-        self.target = target
+        self.target, self.versus = target, versus
         self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
         self._made: dict[str, Attribution] = {}
 
-    def __call__(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET) -> Any:
+    def __call__(
+        self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET
+    ) -> Any:
         """Explain texts as a `shap.Explanation` whose `data` are the pieces of each text and `values` theirs, with
         `base_values` (of a text without players) and `error_std`. All outputs are a last dimension. Its `method` was
         taken for its `reason`.
@@ -137,13 +145,15 @@ class TextExplainer:
         Args:
             texts: a list of texts. A text is a string, a pair of strings for a model of two, or a list of strings that
                 are its pieces. A single string or pair is explained by itself, without the dimension of the texts.
-            target: the output to explain, if not that of the constructor.
+            target, versus: the output to explain, and that which is subtracted, if not those of the constructor.
         """
-        found = self.attribute(texts, target)
-        explanation = shap_explanation_of_texts(found, self._names_of(found, self._target(target)))
+        found = self.attribute(texts, target, versus=versus)
+        explanation = shap_explanation_of_texts(found, *self._names_of(found))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
-    def attribute(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET) -> Attributions:
+    def attribute(
+        self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET
+    ) -> Attributions:
         """Explain texts as `Attributions`, which are tensors; this needs no shap. The `pieces[i]` of text i have the
         values `values[i]`, (*outputs, pieces)."""
         if not isinstance(texts, Iterable):
@@ -151,11 +161,11 @@ class TextExplainer:
         several: Sequence[Any] = [texts] if isinstance(texts, (str, tuple)) else list(texts)
         if not several:
             raise BadInput("there are no texts to explain")
-        target = self._target(target)
-        targets = target if isinstance(target, (list, Tensor, np.ndarray)) else [target] * len(several)
-        if len(targets) != len(several):
-            raise BadInput(f"there are {len(targets)} targets for {len(several)} texts")
-        numbers = [self._number(each) for each in targets]
+        targets = _each("targets", self._target(target), len(several))
+        others = _each("outputs as versus", self.versus if versus is OWN_TARGET else versus, len(several))
+        numbers = [contrasted(self._number(one), self._number(other, (PREDICTED, SECOND)))
+                   for one, other in zip(targets, others, strict=True)]  # fmt: skip
+        self._decide(several)
         found = []
         with working("explaining", "text", len(several), show=self.budget.show_progress) as progress:
             for text, (game, number) in enumerate(zip(self._games(several), numbers, strict=True)):
@@ -208,12 +218,24 @@ class TextExplainer:
         model, at_once = self._function()
         return (TextGame(self._with_players(text), model, at_once) for text in texts)
 
+    def _decide(self, some: Sequence[Text]) -> None:
+        """Decide by the outputs of some texts what brings the outputs to a scale, unless that is known."""
+        if not isinstance(self.output, Scale):
+            return
+        with DECIDING:
+            if self.output.kind is None:
+                games = list(self._games(some[:_BATCH]))
+                self.output.decide(torch.cat([game(_both_ends(game)) for game in games]))
+
     def _function(self) -> tuple[Any, int]:
         """Return the model as a function of what coalitions are written as, and how many it takes at once."""
         if isinstance(self.model, nn.Module):
             check_evaluation_mode(self.model)
         if self.vocabulary is None:
-            return self.model, self.batch_size
+            wanted = self.output
+            if wanted is None:
+                return self.model, self.batch_size
+            return (lambda texts: part_of(self.model(texts), wanted)), self.batch_size
         model = TokenModel(self.model, self.vocabulary, self.output)  # type: ignore[arg-type]
         return model, model.most_at_once(self.batch_size)
 
@@ -264,14 +286,14 @@ class TextExplainer:
 
     def _undivided(self, game: TextGame, target: Any, players: int) -> Attributions:
         """Explain a text with one player, who has all of prediction − base, or with none."""
-        ends = game(torch.tensor([[1.0], [0.0]])[:, :players])
+        ends = game(_both_ends(game))
         select = Selection.of(ends[:1], target)
         full, base = select(ends[:1]), select(ends[1:])
         values = (full - base)[..., None][..., :players]
         choice = Choice(_EXACT, f"{players} players have only {2**players:,} coalitions", self.budget)
         return Attributions(
             values, torch.zeros_like(values), full, base, torch.zeros_like(full), select.chosen, (choice,),
-            self._missed(None), evaluations=torch.tensor([2]),
+            self._missed(None), evaluations=torch.tensor([2]), versus=select.against,
         )  # fmt: skip
 
     def _estimated(self, request: Request, choice: Choice) -> Attributions:
@@ -284,6 +306,7 @@ class TextExplainer:
         return Attributions(
             request.answer(estimate.values), std, request.full, request.empty, request.gaps(estimate.values),
             select.chosen, (choice,), self._missed(estimate.missed), evaluations=estimate.evaluations,
+            versus=select.against,
         )  # fmt: skip
 
     def _missed(self, missed: Tensor | None) -> Tensor | None:
@@ -307,24 +330,32 @@ class TextExplainer:
     def _target(self, target: Any) -> Any:
         return self.target if target is OWN_TARGET else target
 
-    def _number(self, target: Any) -> Any:
+    def _number(self, target: Any, words: tuple[str, ...] = (PREDICTED,)) -> Any:
         """Return the number of an output by its name."""
         if isinstance(target, str):
-            return output_number(target, self.output_names)
+            return output_number(target, self.output_names, words)
         return None if target is None else int(target)
 
-    def _names_of(self, found: Attributions, target: Any) -> list[str] | str | None:
-        """Return the names of the outputs that are explained: of all (a function may have fewer), or of one that all
-        texts have."""
-        chosen = [row.flatten().tolist() for row in found.target]
-        if self.output_names is None or any(each != chosen[0] for each in chosen):
-            return None
-        if max(chosen[0]) >= len(self.output_names):
-            raise BadInput(f"there are {len(self.output_names)} output_names, but more outputs")
-        if target is None and len(chosen[0]) < len(self.output_names):
-            return None
-        names = [self.output_names[number] for number in chosen[0]]
-        return names if found.target.dim() > 1 else names[0]
+    def _names_of(self, found: Attributions) -> tuple[list[str] | None, list[str] | None]:
+        """Return the names of all outputs that are explained, or else the name of what is explained of each text."""
+        if found.target.dim() == 1:
+            return None, names_of_rows(found, self.output_names)
+        alike = self.output_names is not None and found.target.shape[1] == len(self.output_names)  # a function's may not
+        return names_of_outputs(found, self.output_names if alike else None), None
+
+
+def _each(what: str, given: Any, number: int) -> Any:
+    """Return what is given for each text, or for all."""
+    several = given if isinstance(given, (list, Tensor, np.ndarray)) else [given] * number
+    if len(several) != number:
+        raise BadInput(f"there are {len(several)} {what} for {number} texts")
+    return several
+
+
+def _both_ends(game: TextGame) -> Tensor:
+    """Return the masks of all players and of none."""
+    players = len(game.text.players)
+    return torch.stack([torch.ones(players), torch.zeros(players)])
 
 
 def _vocabulary(tokenizer: Any, model: Any, baselines: str | None) -> Vocabulary:

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from dasp.errors import BadInput
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.scale import Scale
 from dasp.models.wrappers import device_of
 
-__all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel"]
+__all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "part_of"]
 
 log = logging.getLogger("dasp")
 
@@ -32,14 +33,16 @@ Output = str | Callable[[Any], Tensor] | None
 _USUAL = {"input_ids", "attention_mask", "token_type_ids"}  # what modules that take whatever comes hand on
 
 
-def _part_of(output: Any, wanted: Output) -> Tensor:
+def part_of(output: Any, wanted: Output | Scale) -> Tensor:
     """Return what of a model's output is explained: the part of that name, what a function makes of it, or, if nothing
     is said, the tensor itself or its `logits`.
 
     >>> from types import SimpleNamespace
-    >>> _part_of(SimpleNamespace(logits=torch.ones(1, 2)), None)
+    >>> part_of(SimpleNamespace(logits=torch.ones(1, 2)), None)
     tensor([[1., 1.]])
     """
+    if isinstance(wanted, Scale):
+        return _scaled(output, wanted)
     if callable(wanted):
         return wanted(output)
     if isinstance(output, Tensor) and wanted is None:
@@ -52,10 +55,20 @@ def _part_of(output: Any, wanted: Output) -> Tensor:
     return part
 
 
+def _scaled(output: Any, scale: Scale) -> Any:
+    """Return the part that has the name of a scale, or else what is usually explained on that scale."""
+    if isinstance(getattr(output, scale.word, None), Tensor):
+        if scale.kind is None:
+            scale.kind = "named"
+        return part_of(output, scale.word)
+    plain = torch.from_numpy(output) if isinstance(output, np.ndarray) else output
+    return scale(part_of(plain, None))
+
+
 class TokenModel:
     """A module that takes `input_ids` and `attention_mask`, as a function of rows of tokens."""
 
-    def __init__(self, model: nn.Module, vocabulary: Vocabulary, output: Output = None) -> None:
+    def __init__(self, model: nn.Module, vocabulary: Vocabulary, output: Output | Scale = None) -> None:
         parameters = inspect.signature(model.forward).parameters
         whatever = any(each.kind is each.VAR_KEYWORD for each in parameters.values()) and "input_ids" not in parameters
         self.takes = _USUAL if whatever else set(TokenRow._fields) & set(parameters)
@@ -72,7 +85,7 @@ class TokenModel:
 
     def __call__(self, rows: list[TokenRow]) -> Tensor:
         """Return what is explained of the model's outputs, (rows, outputs)."""
-        return _part_of(self.run(rows), self.output)
+        return part_of(self.run(rows), self.output)
 
     def run(self, rows: list[TokenRow], **options: Any) -> Any:
         """Return the model's whole output, of any type."""
@@ -106,7 +119,7 @@ class ContinuationModel:
         longest, number = int(lengths.max()), len(self.tokens)
         before = lengths - number - 1  # the last token of each prompt, which tells the first of the continuation
         options = {"logits_to_keep": longest - int(before.min())} if self.model.keeps else {}
-        logits = _part_of(self.model.run(rows, **options), self.model.output)
+        logits = part_of(self.model.run(rows, **options), self.model.output)
         if logits.dim() != 3:
             raise BadInput(f"logits of shape {tuple(logits.shape)} are no language model's, which has one row a token")
         places = (before[:, None] + torch.arange(number) - (longest - logits.shape[1])).to(logits.device)

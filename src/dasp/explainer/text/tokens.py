@@ -353,8 +353,8 @@ def baselines_of_strings(model: Any, players: Division, baselines: str | None, o
         raise BadInput("players='token' needs a tokenizer: choose 'word' or 'sentence'")
     if baselines in ("mask", "pad"):
         raise BadInput(f"baselines={baselines!r} needs a tokenizer: choose 'drop', or a text such as '…'")
-    if output is not None:
-        raise BadInput("output is for models of tokens: let the function return what is to be explained")
+    if output is not None and not callable(output):
+        raise BadInput(f"output={output!r} is for models of tokens: let the function return what is to be explained")
     return baselines or "drop"
 
 
