@@ -125,7 +125,7 @@ def audit(
             value of its group, as Captum gives it, or entries are added up.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
             `DASP.attribute`: the same baselines, above all.
-        versus: the output that was subtracted from `target`, for attributions of their difference, as of an `Explainer`.
+        versus: the output that is subtracted from `target`, for attributions of their difference, as of an `Explainer`.
         output: what is explained of the model's result, as of an `Explainer`: a name or index, a function, or
             "probability" or "logit".
         evaluations: the number of coalitions to evaluate for each row. The more, the narrower the intervals; 2^N give
@@ -141,9 +141,7 @@ def audit(
     """
     given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
     own = read_options(given, {"internal_batch_size": None})
-    arguments = Arguments.given(
-        inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask
-    )
+    arguments = Arguments.given(inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask)
     function = forward_func if output is None else forward_of(forward_func, output)
     request = Request.of(function, arguments, at_once=own["internal_batch_size"])
     return audited(request, attributions, **own)

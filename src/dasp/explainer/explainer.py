@@ -28,7 +28,7 @@ from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.data_frames import DataFrames, is_table, takes_tables
 from dasp.explainer.encoders import Encoder
-from dasp.explainer.explanation import Attributions, unbalanced_rows
+from dasp.explainer.explanation import Attributions, fitting_names, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
 from dasp.explainer.saved_explainer import read_options_file, write_options_file
 from dasp.explainer.shap_background import WeightedRows, given_background
@@ -39,9 +39,8 @@ from dasp.games.progress import Work, working
 from dasp.games.request import PREDICTED, SECOND, Request, contrasted, output_number
 from dasp.methods import METHODS, Method, MethodOnModel, find
 from dasp.methods.choose import Budget, Choice, choose
-from dasp.models.calling import Output, forward_of, scale_of
+from dasp.models.calling import SCALES, Kind, Output, Scale, forward_of, link_scale, scale_of
 from dasp.models.row_function import RowFunction, class_names, is_plain_function
-from dasp.models.scale import SCALES, Kind, Scale, link_scale
 from dasp.models.wrappers import (
     MultilayerPerceptron,
     converted,
@@ -95,7 +94,7 @@ class Explainer:
             target − versus. Its number or name, a list, "predicted", or "second" for the largest beside the target.
         output: the result of the model to explain, if it returns several: a name or an index; or a function of what it
             returns. Of classifiers, "probability" or "logit" (log-odds), whichever of them the model gives: see
-            `dasp.models.scale`. A result that the model itself calls so goes before.
+            `dasp.models.calling`. A result that the model itself calls so goes before.
         output_names: names of all outputs.
         tolerance: refine a row until its largest standard deviation is below this fraction of its largest value (where
             the method is "gradient": until the completeness gap is below this fraction of |prediction − base|).
@@ -266,7 +265,9 @@ class Explainer:
             return self(row, target, additional_forward_args, versus=versus)[0]
         parts = self._rows(X, "X")
         result = self._explained(parts, target, additional_forward_args, versus)
-        return self.inputs.explanations(result, parts, self.output_names)
+        asked = self.target if target is OWN_TARGET else target
+        names = self.output_names if result.target.dim() > 1 else fitting_names(self.output_names, asked)
+        return self.inputs.explanations(result, parts, names)
 
     def attribute(
         self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None, *, versus: Any = OWN_TARGET
@@ -334,8 +335,10 @@ class Explainer:
     def _check_log_odds(self, request: Request) -> None:
         """Refuse the log-odds of 0 and 1."""
         scale = scale_of(self.model)
-        if scale is not None and scale.kind == "log-odds" and not (
-            request.full.isfinite().all() and request.empties.isfinite().all()
+        if (
+            scale is not None
+            and scale.kind == "log-odds"
+            and not (request.full.isfinite().all() and request.empties.isfinite().all())
         ):
             raise BadInput(
                 "the log-odds of 0 and 1 are infinite, and the model gives such a probability, where probabilities "

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "is_image", "names_of_outputs",
-    "names_of_rows", "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_texts", "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "fitting_names", "is_image",
+    "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_texts",
+    "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -335,7 +336,7 @@ def explanation_class() -> Any:
         choices = ()
         evaluated = None
         background_std = None
-        row_outputs: tuple[str, ...] | None = None  # the name of what is explained of each row, where rows differ
+        row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
@@ -389,6 +390,11 @@ def explanation_class() -> Any:
     return Explanation
 
 
+def fitting_names(names: Sequence[str] | None, target: Any) -> Sequence[str] | None:
+    """Return the names of outputs, unless they are several and all outputs together, target=None, are a single one."""
+    return None if target is None and names is not None and len(names) > 1 else names
+
+
 def names_of_rows(result: Attributions, names: Sequence[str] | None) -> list[str] | None:
     """Return the name of what is explained of each row, "seven" or "seven − one"; None if all outputs are, or if
     nothing has a name."""
@@ -418,8 +424,9 @@ def _output_names(numbers: Tensor, names: Sequence[str] | None) -> list[str]:
 
 
 def _name_rows(explanation: Any, rows: Sequence[str] | None) -> None:
-    """Give an explanation of one output the name of what is explained, or that of each row, where these differ."""
-    same = rows is not None and len(set(rows)) == 1
+    """Give an explanation of one output the name of what is explained; that of each row, where these differ, or where
+    rows are images, whose plot in SHAP takes no single name."""
+    same = rows is not None and len(set(rows)) == 1 and np.ndim(explanation.values) < 3
     explanation.output_names = rows[0] if rows and same else None
     explanation.row_outputs = None if rows is None or same else tuple(rows)
 

@@ -286,6 +286,8 @@ class Inputs:
     def _note_lost(self, given: dict[Any, ModelRows], parts: dict[Any, Tensor]) -> None:
         """Say in the log if a column differs from its baseline by what the model's dtype does not hold."""
         for key, rows in given.items():
+            if not parts[key].is_floating_point():  # whole numbers, or the numbers of values in a table
+                continue
             off = self.off_as_given.get(key, 0)
             data = _from_array(rows.data) if rows.data.dtype.kind in "fiu" else parts[key]
             beside = off if isinstance(off, Tensor) else tensor_of(off)

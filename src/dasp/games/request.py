@@ -2,8 +2,9 @@
 
 `Arguments` are what the user gave, by Captum's names. `games` checks them and makes a `Game` of rows that have the same
 players. A `Selection` is Captum's `target`: which outputs of each row are explained, or which differences of two
-outputs, for a `Contrast`: "why A and not B?" A `Request` has all of these and the outputs at both ends, f(x) and f(baseline), which are evaluated once; estimators answer a request, and it turns
-their values of players into attributions in the shape of the inputs.
+outputs, for a `Contrast`: "why A and not B?" A `Request` has all of these and the outputs at both ends, f(x) and
+f(baseline), which are evaluated once; estimators answer a request, and it turns their values of players into
+attributions in the shape of the inputs.
 """
 
 from __future__ import annotations
@@ -21,9 +22,18 @@ from dasp.errors import BadInput, OverflowingRows, UndefinedCoalitions, line_of
 from dasp.games.call_options import number_of, positive_number, shown, tensor_of, whole_number
 from dasp.games.evaluator import Evaluator, Missing
 from dasp.games.game import Game, SeveralOutputs
-from dasp.models.calling import Names, check_evaluation_mode, forward_of, innermost, like, module_of, scale_of
+from dasp.models.calling import (
+    DECIDING,
+    Names,
+    Scale,
+    check_evaluation_mode,
+    forward_of,
+    innermost,
+    like,
+    module_of,
+    scale_of,
+)
 from dasp.models.misfit import check_plain, misfit
-from dasp.models.scale import DECIDING, Scale
 from dasp.models.witness import Witness, alike
 
 __all__ = [
@@ -68,11 +78,11 @@ class Contrast:
     >>> torch.testing.assert_close(values[0], (model.weight[2] - model.weight[1]).detach())
     """
 
-    target: None | One | Literal["predicted"]
+    target: One | Literal["predicted"] | None
     versus: One | Literal["predicted", "second"]
 
 
-Target = None | One | Literal["predicted"] | Contrast
+Target = One | Literal["predicted"] | Contrast | None
 
 
 def contrasted(target: Any, versus: Any) -> Any:

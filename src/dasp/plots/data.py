@@ -78,7 +78,7 @@ def read(
         std = given.error_std if std is None else std
         base = given.base_values if base is None else base
         names = given.feature_names if names is None else names
-        output = given.output_names if output is None and isinstance(given.output_names, str) else output
+        output = _output(given) if output is None else output
     names = getattr(data, "columns", None) if names is None else names
     values = _checked(values, given, data)
     deviations = None if std is None else as_array(std).astype(np.float64)
@@ -94,6 +94,14 @@ def read(
     return PlotData(
         values, deviations, data, [] if names is None else [str(n) for n in names], base, output or "", one_row, spread
     )
+
+
+def _output(explanation: Any) -> str | None:
+    """Return the name of what is explained, if all rows have the same."""
+    if isinstance(explanation.output_names, str):
+        return explanation.output_names
+    rows = set(getattr(explanation, "row_outputs", None) or ())
+    return rows.pop() if len(rows) == 1 else None
 
 
 def read_row(given: Any, **keywords: Any) -> PlotData:

@@ -13,7 +13,13 @@ from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.errors import BadInput, UndefinedCoalitions
-from dasp.explainer.explanation import Attributions, names_of_outputs, names_of_rows, shap_explanation_of_texts
+from dasp.explainer.explanation import (
+    Attributions,
+    fitting_names,
+    names_of_outputs,
+    names_of_rows,
+    shap_explanation_of_texts,
+)
 from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel, part_of
 from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
@@ -23,8 +29,7 @@ from dasp.games.progress import working
 from dasp.games.request import PREDICTED, SECOND, Arguments, Request, Selection, contrasted, output_number
 from dasp.methods import METHODS, find
 from dasp.methods.choose import Budget, Choice, choose_evaluations
-from dasp.models.calling import check_evaluation_mode
-from dasp.models.scale import DECIDING, SCALES, Scale
+from dasp.models.calling import DECIDING, SCALES, Scale, check_evaluation_mode
 
 __all__ = ["TextExplainer"]
 
@@ -135,9 +140,7 @@ class TextExplainer:
         self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
         self._made: dict[str, Attribution] = {}
 
-    def __call__(
-        self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET
-    ) -> Any:
+    def __call__(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET) -> Any:
         """Explain texts as a `shap.Explanation` whose `data` are the pieces of each text and `values` theirs, with
         `base_values` (of a text without players) and `error_std`. All outputs are a last dimension. Its `method` was
         taken for its `reason`.
@@ -148,7 +151,7 @@ class TextExplainer:
             target, versus: the output to explain, and that which is subtracted, if not those of the constructor.
         """
         found = self.attribute(texts, target, versus=versus)
-        explanation = shap_explanation_of_texts(found, *self._names_of(found))
+        explanation = shap_explanation_of_texts(found, *self._names_of(found, self._target(target)))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
     def attribute(
@@ -336,11 +339,13 @@ class TextExplainer:
             return output_number(target, self.output_names, words)
         return None if target is None else int(target)
 
-    def _names_of(self, found: Attributions) -> tuple[list[str] | None, list[str] | None]:
+    def _names_of(self, found: Attributions, target: Any) -> tuple[list[str] | None, list[str] | None]:
         """Return the names of all outputs that are explained, or else the name of what is explained of each text."""
         if found.target.dim() == 1:
-            return None, names_of_rows(found, self.output_names)
-        alike = self.output_names is not None and found.target.shape[1] == len(self.output_names)  # a function's may not
+            return None, names_of_rows(found, fitting_names(self.output_names, target))
+        alike = self.output_names is not None and found.target.shape[1] == len(
+            self.output_names
+        )  # a function's may not
         return names_of_outputs(found, self.output_names if alike else None), None
 
 
