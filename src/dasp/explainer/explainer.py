@@ -178,7 +178,7 @@ class Explainer:
         columns = None
         if isinstance(self.model, MultilayerPerceptron):
             columns = self.model.feature_names
-        if self.output_names is None and not callable(output):  # which may return anything
+        if self.output_names is None and (isinstance(output, Scale) or not callable(output)):  # else it is anything
             self.output_names = own.output_names if isinstance(own, MultilayerPerceptron) else class_names(own)
         given = {"background": background, "baselines": baselines, "feature_mask": feature_mask,
                  "feature_names": feature_names}  # fmt: skip

@@ -22,13 +22,14 @@ from dasp.jobs.record import AbsentInputs
 __all__ = ["RESERVED", "Normalization", "absent_record", "absent_values", "check_player_names", "players_of_file"]
 
 RESERVED = (
-    "id", "target", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values", "error_std",
-    "pieces", "players", "data", "interactions", "interactions_std",
+    "id", "target", "versus", "prediction", "base_value", "gap", "method", "evaluations", "missed", "values",
+    "error_std", "pieces", "players", "data", "interactions", "interactions_std",
 )  # fmt: skip
 _PREFIXES = ("error_std:", "data:")
 _FEW = 64  # entries that are told one by one
 _HINTS = {
     "id": "give --id id if it names the rows, --drop id if it is no input, or choose another",
+    "versus": "give --drop versus if it is no input, or choose another",
     "target": "give --target target if it has classes, --drop target if it is no input, or choose another",
 }
 _KNOWN = {"imagenet": {"--mean": "0.485,0.456,0.406", "--std": "0.229,0.224,0.225"}}

@@ -61,6 +61,12 @@ class Options:
     target: Annotated[str | None, Option(
         "Model", "Output to explain: its index or name, a column with one of these for each row, or 'predicted', the "
         "largest output of each row. If not given: the only output, or predicted.")] = None
+    versus: Annotated[str | None, Option(
+        "Model", "Output to compare with, for 'why this one and not that one?': the target less this one is explained. "
+        "Its index or name, 'predicted', or 'second', the largest beside the target.")] = None
+    model_output: Annotated[str | None, Option(
+        "Model", "Result to explain of a model that returns several: its name or index. Of a classifier, 'probability' "
+        "or 'logit' (log-odds), whichever of them it gives.")] = None
     output_names: Annotated[str | None, Option(
         "Model", "Names of all outputs, in the model's order: a,b,c. If not given: those that a Hugging Face model "
         "has.")] = None

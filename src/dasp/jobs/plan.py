@@ -40,6 +40,7 @@ from dasp.jobs.reading.tables import TableSource, outputs_listed
 from dasp.jobs.record import AbsentInputs, JobRecord
 from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outputs_of
 from dasp.methods import METHODS
+from dasp.models.calling import Scale, forward_of, scale_of
 from dasp.models.loading import read_model
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
@@ -108,7 +109,8 @@ def _plan_rows(
     before, fixed = _chosen_before(options, parameters, earlier), _threads(options, earlier, model)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=parameters,
-        target=_chosen_target(checked, outputs, seen, say), names=names, mask=mask, absent=absent,
+        target=_chosen_target(checked, outputs, seen, say), versus=checked.versus, output=_output_of(options),
+        names=names, mask=mask, absent=absent,
         skip=options.on_bad_row == "skip", threads=None if fixed is None else fixed.number,
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
         with_data=options.with_data, interactions=options.interactions, inputs=source.names,
@@ -125,6 +127,8 @@ def _plan_rows(
         say(evidence[1])
     threads = fixed or trial.choices[0].threads
     assert threads is not None
+    if (scale := scale_of(worker.explainer.model)) is not None:  # is decided now, and not by others again
+        task = replace(task, output=scale)
     worker.use_threads(threads.number)
     say(f"threads: {threads}")
     most = _kept_rows(options, number, trial) if options.interactions else _CHUNK_ROWS
@@ -157,7 +161,8 @@ def _plan_texts(
     texts = TextTask(options.tokenizer or Path(options.model), options.players or "word", options.baselines)
     task = Task(
         model=options.model, weights=options.weights, trust=options.trust, parameters=parameters, target=None,
-        names=None, mask=None, absent={}, skip=options.on_bad_row == "skip",
+        versus=checked.versus, output=_output_of(options), names=None, mask=None, absent={},
+        skip=options.on_bad_row == "skip",
         threads=None if fixed is None else fixed.number, explainer=options.of_explainer(),
         tolerance=options.tolerance, texts=texts,
     )  # fmt: skip
@@ -170,7 +175,11 @@ def _plan_texts(
         raise
     except Exception as error:
         raise BadInput(f"{options.model} does not take the texts of {options.data}: {line_of(error)}") from error
-    worker.task = task = replace(task, target=_chosen_target(checked, outputs.shape[1], seen, say))
+    scale = worker.explainer.output
+    worker.task = task = replace(
+        task, target=_chosen_target(checked, outputs.shape[1], seen, say),
+        output=scale if isinstance(scale, Scale) else task.output,
+    )  # fmt: skip
     with waiting(options, "trying the model on a text"):
         trial = _try_texts(worker, sorted(some, key=len))
     threads = fixed or trial.choices[0].threads or _ALONE
@@ -329,8 +338,10 @@ def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -
     x = torch.from_numpy(seen.example)
     if options.device is not None:
         model.to(options.device)
+    output = _output_of(options)
+    function = model if output is None else forward_of(model, output)
     try:
-        outputs = outputs_of(model, x, device_of(model))
+        outputs = outputs_of(function, x, device_of(model))
     except BadInput:
         raise
     except Exception as error:
@@ -340,6 +351,12 @@ def _outputs(model: nn.Module, seen: Survey, source: Source, options: Options) -
             f"{options.model} does not take rows of {options.data}, of shape {shape}: {line_of(error)}{hint}"
         ) from error
     return outputs.shape[1]
+
+
+def _output_of(options: Options) -> str | int | None:
+    """Return the name or the index of what is explained of the model's result."""
+    text = options.model_output
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _chosen_target(checked: Preflight, outputs: int, seen: Survey, say: Say) -> int | str | None:
@@ -352,17 +369,41 @@ def _chosen_target(checked: Preflight, outputs: int, seen: Survey, say: Say) -> 
         raise BadInput(
             f"{where}, but the model has {outputs} output{'s' * (outputs > 1)}; {outputs_listed(classes, outputs)}"
         )
+    _check_versus(checked, outputs)
     if label is not None:
-        say(f"target: column {label!r}, of {outputs} outputs")
+        say(f"target: column {label!r}, of {outputs} outputs{_less(checked)}")
         return None
     if outputs == 1:
         return None
     if isinstance(target, int):
-        if classes is not None:
-            say(f"target: output {target}, {classes[target]!r}")
+        if classes is not None or checked.versus is not None:
+            say(f"target: {_output_shown(target, classes)}{_less(checked)}")
         return target
-    say(f"target: the largest of {outputs} outputs, of each row ({PREDICTED})")
+    say(f"target: the largest of {outputs} outputs, of each row ({PREDICTED}){_less(checked)}")
     return PREDICTED
+
+
+def _check_versus(checked: Preflight, outputs: int) -> None:
+    """Refuse an output to compare with that the model has not."""
+    versus = checked.versus
+    if versus is not None and outputs == 1:
+        raise BadInput("--versus compares two outputs, and the model has one: leave it out")
+    if isinstance(versus, int) and versus >= outputs:
+        listed = outputs_listed(checked.classes, outputs)
+        raise BadInput(f"--versus is {versus}, but the model has {outputs} outputs; {listed}")
+
+
+def _less(checked: Preflight) -> str:
+    """Return what is subtracted from the target, as it is said behind it."""
+    if checked.versus is None:
+        return ""
+    if isinstance(checked.versus, int):
+        return f", less {_output_shown(checked.versus, checked.classes)}"
+    return ", less the largest output" + " beside it" * (checked.versus != PREDICTED)
+
+
+def _output_shown(number: int, classes: tuple[str, ...] | None) -> str:
+    return f"output {number}" + ("" if classes is None else f", {classes[number]!r}")
 
 
 def _tried(task: Task, model: nn.Module, seen: Survey) -> tuple[Worker, Attributions]:
@@ -371,6 +412,8 @@ def _tried(task: Task, model: nn.Module, seen: Survey) -> tuple[Worker, Attribut
     try:
         with _quiet():
             worker = Worker(task, model)
+            if task.output is not None:
+                worker.prepare(x, None if seen.targets is None else PREDICTED)  # which decides on a scale
             _check_base(worker, x)
             trial = _try(worker, seen)
     except BadInput:

@@ -30,6 +30,7 @@ from dasp.models.model_files import CONFIG, check_model, files_in, is_factory
 
 __all__ = ["Preflight", "check_output_number", "names_of_outputs", "preflight"]
 
+SECOND = "second"
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 
@@ -43,6 +44,7 @@ class Preflight:
     normalization: Normalization | None
     target: int | str | None  # an output, "predicted", the name of a column, or None if --target was not given
     label: str | None  # the column with a target for each row
+    versus: int | str | None  # the output that is subtracted, "predicted" or "second"
     mask: Any  # the player of every entry, or None
     names: tuple[str, ...] | None  # of the players; None for images and other arrays
     classes: tuple[str, ...] | None  # the names of the outputs, if they are known
@@ -101,7 +103,8 @@ def preflight(options: Options) -> Preflight:
     }
     if options.output.exists() and not options.output.is_file():
         raise BadInput(f"{options.output}: is not a file, and cannot be replaced")
-    return Preflight(options, source, normalization, target, label, mask, names, classes, like)
+    versus = _versus(options, classes)
+    return Preflight(options, source, normalization, target, label, versus, mask, names, classes, like)
 
 
 def names_of_outputs(options: Options) -> tuple[str, ...] | None:
@@ -178,6 +181,19 @@ def _target(options: Options, classes: tuple[str, ...] | None, header: TableHead
     if number is not None and number < 0:
         raise BadInput(f"--target is {number}; outputs are counted from 0")
     return number
+
+
+def _versus(options: Options, classes: tuple[str, ...] | None) -> int | str | None:
+    """Return the index of the output to compare with, "predicted" or "second", or None if --versus was not given."""
+    text = options.versus
+    if text is None or text in (classes or ()):
+        return None if text is None else (classes or ()).index(text)
+    if text in (PREDICTED, SECOND):
+        return text
+    if not text.isdecimal():
+        listed = "name the outputs by --output-names" if classes is None else f"they are {', '.join(classes[:10])}"
+        raise BadInput(f"--versus is {text!r}, which is none of the model's outputs: {listed}")
+    return int(text)
 
 
 def _list(text: str | None) -> list[str] | None:

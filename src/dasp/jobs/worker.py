@@ -30,6 +30,7 @@ from dasp.jobs.identity import fingerprint
 from dasp.jobs.reading.chunks import Chunk
 from dasp.jobs.reading.source import column, lists, muted, texts
 from dasp.jobs.summary import Notes
+from dasp.models.calling import Scale
 from dasp.models.loading import load_model, read_tokenizer
 from dasp.models.wrappers import BlackBox
 from dasp.players import named
@@ -62,6 +63,8 @@ class Task:
     trust: bool
     parameters: str  # their fingerprint
     target: int | str | None  # an output, the predicted one, or None: the targets of the rows, or the only output
+    versus: int | str | None  # the output that is subtracted, if there is one
+    output: str | int | Scale | None  # what is explained of the model's result
     names: tuple[str, ...] | None  # of the players; None for images and other arrays
     mask: Any  # the player of every entry, or None
     absent: dict[str, Any]  # baselines or background
@@ -100,7 +103,10 @@ class Worker:
         if isinstance(model, BlackBox):
             model.use_threads(task.threads or torch.get_num_threads())
             explained = model.to(task.explainer["device"]).function
-        self.explainer = Explainer(explained, feature_mask=mask, show_progress=False, **given, **task.explainer)
+        self.explainer = Explainer(
+            explained, feature_mask=mask, versus=task.versus, output=task.output, show_progress=False, **given,
+            **task.explainer,
+        )  # fmt: skip
         self.use_threads(task.threads)
 
     def use_threads(self, number: int | None) -> None:
@@ -199,6 +205,7 @@ class Worker:
         columns = {
             "id": chunk.ids,
             "target": column(result.target.numpy().astype(np.int32)),
+            **({} if result.versus is None else {"versus": column(result.versus.numpy().astype(np.int32))}),
             "prediction": _column(result.prediction),
             "base_value": _column(result.base.expand(result.prediction.shape)),
             **self._players("", "values", result.values),
@@ -275,7 +282,7 @@ class TextWorker:
                 self.model, read_tokenizer(task.texts.tokenizer, task.trust), players=task.texts.players,
                 baselines=task.texts.baselines, method=own["method"], tolerance=own["tolerance"],
                 max_evaluations=own["max_evaluations"], error_bars=own["error_bars"], batch_size=own["batch_size"],
-                seed=own["seed"], show_progress=False,
+                versus=task.versus, output=task.output, seed=own["seed"], show_progress=False,
             )  # fmt: skip
         self.use_threads(task.threads)
 
@@ -359,6 +366,7 @@ def _text_table(ids: pa.Array, rows: list[Attributions], *, tolerated: bool) -> 
     return pa.table({
         "id": ids,
         "target": _joined([row.target for row in rows], np.int32),
+        **({} if rows[0].versus is None else {"versus": _joined([row.versus for row in rows], np.int32)}),
         "prediction": _joined([row.prediction for row in rows], np.float32),
         "base_value": _joined([row.base for row in rows], np.float32),
         "pieces": lists(texts([piece for own in pieces for piece in own]), lengths),

@@ -80,9 +80,22 @@ class Contents:
         return {"MODEL": shown(self.result.model), "DATA": shown(self.result.data)}
 
     def output(self, target: int) -> str:
-        """Return the name of an output, or its number."""
+        """Return the name of an output, or its number; of a comparison, those of both."""
+        if self.compares:
+            versus, target = divmod(target, _OUTPUTS)
+            return (
+                f"{'' if self.result.output_names else 'output '}{self._name(target)} rather than {self._name(versus)}"
+            )
+        return self._name(target)
+
+    def _name(self, number: int) -> str:
         names = self.result.output_names
-        return shown(names[target]) if target < len(names) else str(target)
+        return shown(names[number]) if number < len(names) else str(number)
+
+    @cached_property
+    def compares(self) -> bool:
+        """True if what is explained is the difference of two outputs."""
+        return "versus" in self.others
 
     @cached_property
     def names(self) -> list[str]:
@@ -257,7 +270,7 @@ class Contents:
                 raise ValueError("has texts with other numbers of pieces than of values")
         return OutputRows(
             ids=_texts("id", table["id"], needed=False),
-            target=_counts("target", table["target"], self.result.outputs),
+            target=self._targets(table),
             prediction=_numbers("prediction", table["prediction"]),
             base=_numbers("base_value", table["base_value"]),
             values=values,
@@ -273,6 +286,13 @@ class Contents:
             interactions_std=lists("interactions_std"),
         )
 
+    def _targets(self, table: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return the numbers of the explained outputs; of comparisons, a number for both."""
+        target = _counts("target", table["target"], self.result.outputs)
+        if not self.compares:
+            return target
+        return target + _OUTPUTS * _counts("versus", table["versus"], self.result.outputs)
+
 
 def _is_number(kind: Any) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
@@ -287,15 +307,16 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.t
 _FLOATS = _is_list(pa.types.is_floating)
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "id": lambda kind: not pa.types.is_nested(kind),
-    "target": pa.types.is_integer, "method": pa.types.is_string, "evaluations": pa.types.is_integer,
-    "missed": pa.types.is_boolean, "pieces": _is_list(pa.types.is_string), "values": _FLOATS, "error_std": _FLOATS,
-    "data": _is_list(_is_number), "players": _is_list(pa.types.is_integer),
+    "target": pa.types.is_integer, "versus": pa.types.is_integer, "method": pa.types.is_string,
+    "evaluations": pa.types.is_integer, "missed": pa.types.is_boolean, "pieces": _is_list(pa.types.is_string),
+    "values": _FLOATS, "error_std": _FLOATS, "data": _is_list(_is_number), "players": _is_list(pa.types.is_integer),
     "interactions": _FLOATS, "interactions_std": _FLOATS,
 }  # fmt: skip
 _NEEDED = {"id", "target", "prediction", "base_value", "gap", "method"}
-_BEHIND = ("evaluations", "missed", "data", "players", *_PAIRS)
+_BEHIND = ("versus", "evaluations", "missed", "data", "players", *_PAIRS)
 _MOST_DIMENSIONS, _MOST_OF_A_ROW = 8, 2**22  # of a row: dimensions and entries
 _MOST_PLACES, _MOST_PAIRED = 10**6, 1000  # steps and channels of a series or pieces of a text; players of a heat map
+_OUTPUTS = 2**20  # of a model, at most, where two of them are compared
 _LARGEST = 1e150  # of a number: sums of squares are finite
 
 

@@ -298,11 +298,16 @@ def _target(contents: Contents, known: Statistics) -> str:
     if outputs == 1:
         return "the only one"
     if len(known.targets) == 1:
-        named = contents.output(known.targets[0]) if contents.result.output_names else f"number {known.targets[0]}"
-        return f"{named}, of {outputs} outputs" if outputs else named
+        named = contents.output(known.targets[0])
+        named = named if contents.result.output_names or contents.compares else f"number {known.targets[0]}"
+        return (
+            f"{named}, of {outputs} outputs" + ": the difference of the two" * contents.compares if outputs else named
+        )
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
+    if contents.compares:
+        how = "the difference of two outputs of each row"
     return f"{how} ({listed})"
 
 

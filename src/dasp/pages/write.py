@@ -77,6 +77,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
             "swarm": rows.swarm,
             "profile": _profile(known, rows.kind),
             "outputs": {target: contents.output(target) for target in known.targets},
+            "compares": contents.compares,
         },
     )
 

@@ -103,7 +103,7 @@ class TextExplainer:
         method: str = "auto",
         target: Any = None,
         versus: Any = None,
-        output: Output | Scale = None,
+        output: Output | int | Scale = None,
         output_names: Sequence[str] | None = None,
         tolerance: float | None = None,
         max_evaluations: int | None = None,
@@ -124,6 +124,8 @@ class TextExplainer:
         if device is not None and isinstance(model, nn.Module):
             model.to(device)
         output = Scale(output) if isinstance(output, str) and output in SCALES else output
+        if isinstance(output, int):
+            raise BadInput(f"output={output} of a model of texts: give the name of a part, such as 'logits'")
         self.model, self.players, self.output, self.batch_size = model, players, output, batch_size or _BATCH
         self.vocabulary = None if tokenizer is None else _vocabulary(tokenizer, model, baselines)
         if self.vocabulary is None:
@@ -186,6 +188,7 @@ class TextExplainer:
 
     def outputs(self, texts: Sequence[Text]) -> Tensor:
         """Return the model's outputs for whole texts, (texts, outputs)."""
+        self._decide(texts)
         return torch.cat([game(torch.ones(1, len(game.text.players))) for game in self._games(texts)])
 
     def continuation(self, prompt: str | list[str], continuation: str, *, per_token: bool = False) -> Any:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from dasp.errors import BadInput
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
-from dasp.models.export_lock import evaluation_lock
 from dasp.models.calling import Scale
+from dasp.models.export_lock import evaluation_lock
 from dasp.models.wrappers import device_of
 
 __all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "part_of"]
