@@ -67,6 +67,53 @@ def test_values_are_those_of_the_method(here, kind):
     assert not (here / "out.parquet.parts").exists()
 
 
+def test_why_this_output_and_not_that_one(here):
+    """The difference of two outputs, also of probabilities, which is another job and another page."""
+    names = ("--output-names", "red,green,blue")
+    table = done("small:build", "rows.csv", *names, "--target", "blue", "--versus", "red", "--report", "page.html")
+    assert list(table)[:4] == ["id", "target", "versus", "prediction"]
+    assert (table.target == 2).all()
+    assert (table.versus == 0).all()
+    x = torch.from_numpy(rows(50))
+    exact = ExactShapley(build()).attribute(x)
+    assert np.allclose(table[list("abcd")], exact[:, 2] - exact[:, 0], atol=1e-5)
+    page = Path("page.html").read_text()
+    assert "difference of two of the model’s outputs: <b>blue rather than red</b>" in page
+    assert "blue rather than red, of 3 outputs: the difference of the two" in page
+    other = dasp(
+        "explain", "small:build", "rows.csv", *names, "--target", "blue", "--versus", "green", "-o", "out.parquet"
+    )
+    assert other.code == 2
+    assert "--versus was red, and is green now" in other.err
+    table = done("small:build", "rows.csv", "--versus", "second", "--model-output", "probability", "--chunk", "8")
+    likely = build()(x).softmax(1).detach()
+    order = likely.argsort(1, descending=True)
+    assert np.array_equal(table[["target", "versus"]], order[:, :2])
+    assert np.allclose(table.prediction, likely.gather(1, order[:, :1])[:, 0] - likely.gather(1, order[:, 1:2])[:, 0])
+    assert dasp("report", "out.parquet", "page.html").code == 0
+    pairs = {f'"output {a} rather than {b}"' for a, b in set(zip(table.target, table.versus, strict=True))}
+    assert len(pairs) > 1
+    assert all(pair in Path("page.html").read_text() for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--versus", "blue"), "--versus is 'blue', which is none of the model's outputs: name the outputs by"),
+        (("--versus", "3"), "--versus is 3, but the model has 3 outputs; outputs are 0 to 2"),
+        (("--versus", "1", "--target", "1"), "the same output, 1: their difference is 0"),
+        (("--model-output", "logit"), "if they are logits, leave it out"),
+        (("--model-output", "scores"), "the model returns no 'scores': it returns one tensor"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(here, options, message):
+    result = dasp("explain", "small:build", "rows.csv", *options, "-o", "out.parquet")
+    assert result.code == 2
+    assert message in result.err
+    single = dasp("explain", "small:single", "rows.csv", "--versus", "0", "-o", "out.parquet")
+    assert "--versus compares two outputs, and the model has one" in single.err
+
+
 def test_what_was_chosen_is_part_of_the_job(here):
     """It was chosen by the time that the model took, and must not be chosen anew by who goes on."""
     np.save("many.npy", rows(3, 24))

@@ -1,4 +1,4 @@
-"""The pictures of the page on plots."""
+"""The pictures of the pages on plots and on differences of outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_pictures_of_the_page_are_small_and_described():
     pictures = re.findall(r"!\[([^]]*)\]\(images/(.*?)\)", (DOCS / "plots.md").read_text())
     assert 6 <= len(pictures) <= 8
+    pictures += re.findall(r"!\[([^]]*)\]\(images/(.*?)\)", (DOCS / "why-not.md").read_text())
+    assert len(pictures) >= 8
     assert all(len(words) > 40 for words, _ in pictures)
     assert max((DOCS / "images" / name).stat().st_size for _, name in pictures) < 60_000
 

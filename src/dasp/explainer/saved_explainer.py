@@ -20,7 +20,7 @@ from dasp.explainer.shap_background import WeightedRows
 __all__ = ["read_options_file", "write_options_file"]
 
 _KEY, _VERSION = "dasp explainer", 1
-_CODE = ("encoder", "players", "method", "device")  # options that may be given again
+_CODE = ("encoder", "players", "method", "device", "output")  # options that may be given again
 
 
 def write_options_file(path: str | Path, options: dict[str, Any]) -> None:
