@@ -462,6 +462,11 @@ def test_targets(bert):
     assert list(probability.output_names) == ["bad", "fair", "good"]
     difference = TextExplainer(model, tokenizer, output=lambda out: out.logits[:, 2] - out.logits[:, 0])(TEXT)
     assert difference.output_names is None  # it is none of the labels
+    likely = TextExplainer(model, tokenizer, output="probability")(TEXT)
+    np.testing.assert_allclose(likely.values, probability.values, atol=1e-6)
+    contrast = explainer(TEXT, target="good", versus="bad")
+    np.testing.assert_allclose(contrast.values, difference.values, atol=1e-6)
+    assert contrast.output_names == "good − bad"
 
 
 # Continuations

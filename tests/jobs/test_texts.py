@@ -249,3 +249,18 @@ def test_words_that_come_again_are_summarised():
     title, *lines = summary.lines(20, plain=True)
     assert title == "most important of what occurs twice or more, by the mean of |value|:"
     assert [line.split() for line in lines] == [["dog", "2.500"], ["good", "2.000"]]
+
+
+def test_the_difference_of_two_probabilities(here, language):
+    """It is decided on the first texts what makes probabilities of the outputs, and is the same in every chunk."""
+    options = ("--versus", "second", "--model-output", "probability", "--chunk", "1", "--report", "page.html")
+    result = dasp("explain", "language", "reviews.csv", "--text", "review", *options, "-o", "out.parquet")
+    assert result.code == 0, result.err
+    table = pd.read_parquet("out.parquet")
+    tokenizer, model = language
+    truth = TextExplainer(model, tokenizer, output=lambda out: out.logits.softmax(1)).attribute(TEXTS)
+    order = truth.prediction.argsort(1, descending=True)
+    assert np.array_equal(table[["target", "versus"]], order[:, :2])
+    for i, (target, versus) in enumerate(order[:, :2].tolist()):
+        np.testing.assert_allclose(table["values"][i], truth.values[i][target] - truth.values[i][versus], atol=1e-5)
+    assert "rather than" in Path("page.html").read_text()
