@@ -223,6 +223,21 @@ def test_a_softmax_in_front_of_the_output_is_propagated():
     )
 
 
+def test_a_scale_goes_with_methods_of_captum():
+    method = IntegratedGradients(MODEL)
+    found = Explainer(MODEL, OFF[:1], output="probability", method=method).attribute(X, 2, versus=1)
+    truth = IntegratedGradients(lambda x: SOFTMAX(x)[:, 2] - SOFTMAX(x)[:, 1]).attribute(X, OFF[:1])
+    torch.testing.assert_close(found.values, truth.float(), atol=1e-5, rtol=0)
+
+
+def test_everybody_decides_on_a_scale_anew():
+    """Numbers between 0 and 1 may be logits, and whoever sees others knows it."""
+    first = Explainer(SINGLE, torch.zeros(1, 5), output="probability")
+    first.attribute(torch.zeros(1, 5))
+    second = Explainer(SINGLE, OFF, output="probability").attribute(10 * X)
+    torch.testing.assert_close(second.prediction, SIGMOID(10 * X).detach()[:, 0])
+
+
 def test_a_model_s_own_word_goes_before_ours():
     class Named(nn.Module):
         def forward(self, x):

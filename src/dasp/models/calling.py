@@ -180,7 +180,7 @@ def forward_of(model: Callable[..., Any], output: Output | Scale = None, names: 
     """Return the model as a function that takes its arguments by position and returns one tensor.
 
     `names` are the keywords of its arguments, and `output` says what of its result is returned. The same question gets
-    the same function, so that its graphs are shared.
+    the same function, so that its graphs are shared; but for a scale, which everybody who asks decides on anew.
 
     >>> forward_of(lambda x, scale: {"twice": 2 * x, "scaled": scale * x}, "scaled", (None, "scale"))(torch.ones(2), 3)
     tensor([3., 3.])
@@ -190,10 +190,10 @@ def forward_of(model: Callable[..., Any], output: Output | Scale = None, names: 
             "output is the name or index of a result, or several on the way to it, or a function of it, not a "
             f"{type(output).__name__}"
         )
+    output = Scale(output) if isinstance(output, str) and output in SCALES else output
     key = (id(model), output, names)
     made = _MADE.get(key)
     if made is None:
-        output = Scale(output) if isinstance(output, str) and output in SCALES else output
         made = Forward(model, output, names) if isinstance(model, nn.Module) else _Function(model, output, names)
         made = _MADE.setdefault(key, made)
     return made

@@ -265,7 +265,7 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
     yield Fact("Model", contents.files["MODEL"], f"parameters {record.parameters[:12]}")
     yield Fact("Data", contents.files["DATA"], rows)
-    yield Fact("Explained output", _target(contents, known), "")
+    yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
     yield Fact("Players", *_players(contents, known))
     yield Fact("An absent input is", _absent(record.absent), "")
     yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(shown(record.reason)))
@@ -300,14 +300,12 @@ def _target(contents: Contents, known: Statistics) -> str:
     if len(known.targets) == 1:
         named = contents.output(known.targets[0])
         named = named if contents.result.output_names or contents.compares else f"number {known.targets[0]}"
-        return (
-            f"{named}, of {outputs} outputs" + ": the difference of the two" * contents.compares if outputs else named
-        )
+        return f"{named}, of {outputs} outputs" if outputs else named
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
     if contents.compares:
-        how = "the difference of two outputs of each row"
+        how = "two of each row"
     return f"{how} ({listed})"
 
 

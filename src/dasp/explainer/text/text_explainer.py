@@ -204,6 +204,8 @@ class TextExplainer:
         config = getattr(self.model, "config", None)
         if vocabulary is None or getattr(config, "is_encoder_decoder", False):
             raise BadInput("a continuation needs a language model that reads from left to right, and its tokenizer")
+        if isinstance(self.output, Scale):
+            raise BadInput("a continuation is explained by its log-probability: leave output out")
         if not isinstance(prompt, (str, list)):
             raise BadInput("a prompt is a text, or a list of its pieces")
         tokens = vocabulary.plain(continuation)

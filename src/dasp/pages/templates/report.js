@@ -285,9 +285,9 @@ function choose(i, { focus = false, move = false } = {}) {
   if (place >= 0) state.page = Math.floor(place / size.value);
   show();
   const row = data.rows[i];
-  const answer = [data.compares ? `The two outputs differ by ${number(row.prediction, { digits: 4 })}` : `The model’s output is ${number(row.prediction, { digits: 4 })}`];
+  const answer = [`The ${data.compares ? "difference of the two outputs" : "model’s output"} is ${number(row.prediction, { digits: 4 })}`];
   if (outputs > 1 || data.compares) answer.push(` (${data.outputs[row.target] === String(row.target) ? "output " : ""}${data.outputs[row.target]})`);
-  answer.push(`; with all players absent ${data.compares ? "by" : "it is"} ${number(row.base, { digits: 4 })}.`);
+  answer.push(`; with all players absent it is ${number(row.base, { digits: 4 })}.`);
   const facts = [];
   if (row.evaluations) facts.push(`${row.evaluations.toLocaleString("en")} evaluations`);
   facts.push(`completeness gap ${number(row.gap, { digits: 2 })}`);
