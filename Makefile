@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+unexport PYTHONDONTWRITEBYTECODE  # commands that are tested would compile the package each time anew
+
 .PHONY: install demo test quick browser lint docs fuzz benchmark conformance notebooks clean
 
 install: $(STAMP)

@@ -30,6 +30,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +38,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -340,6 +343,32 @@ _HF: dict[str, Callable[[], Setting]] = {
 
 # timm.
 
+
+def _timm_without_torchvision() -> None:
+    """Import timm where torchvision cannot be had: timm's models need nothing of it, only its data sets do.
+
+    What timm imports are empty classes meanwhile, with which nothing could be computed, and two modes of resizing.
+    """
+
+    class _Nothing(ModuleType):
+        def __getattr__(self, name: str) -> type:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {name: name for name in ("NEAREST", "BILINEAR", "BICUBIC", "BOX", "HAMMING", "LANCZOS")})
+
+    names = [f"torchvision{part}" for part in ("", ".datasets", ".ops", ".ops.misc", ".transforms", ".transforms.functional")]
+    for name in names:
+        sys.modules[name] = _Nothing(name)
+        parent, _, own = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], own, sys.modules[name])
+    try:
+        importlib.import_module("timm")
+    finally:  # other libraries ask whether it is there
+        for name in names:
+            del sys.modules[name]
+
+
 _TIMM: dict[str, tuple[str, int, dict[str, Any]]] = {
     "ResNet-18": ("resnet18", 64, {}),
     "ResNet-50": ("resnet50", 64, {}),
@@ -604,6 +633,8 @@ def _append(file: Path, found: Found) -> None:
 def missing(library: str) -> str | None:
     """Say why a library cannot be imported; None if it can."""
     try:
+        if library == "timm" and find_spec("timm") and not find_spec("torchvision"):
+            _timm_without_torchvision()
         importlib.import_module(library)
     except ImportError as error:
         return line_of(error)
