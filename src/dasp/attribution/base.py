@@ -220,7 +220,8 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
 
     Args:
         forward_func: the model, or any callable.
-        output: the name or index of the tensor to explain, of a model that returns several.
+        output: what is explained of the model's result: the name or index of a tensor, if it returns several, a
+            function of the result, or "probability" or "logit" (see `dasp.models.calling`).
     """
 
     forward_func: Callable[..., Any]
