@@ -21,7 +21,7 @@ from dasp.jobs.record import AbsentInputs
 # A value other than the default for every option; files are written by the fixture.
 OTHER = {
     "model": "other:build", "weights": Path("w.pt"), "trust": True, "target": "1", "output_names": "no,yes",
-    "data": Path("other.csv"),
+    "versus": "0", "model_output": "probability", "data": Path("other.csv"),
     "tokenizer": Path("words"), "columns": "a,b", "drop": "c", "text": "t", "id": "n",
     "on_bad_row": "skip", "mean": "0.5", "std": "2", "max_unpacked": "2G",
     "baselines": "0.5", "background": Path("b.npy"), "players": "window:2",
