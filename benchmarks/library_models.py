@@ -354,9 +354,11 @@ def _timm_without_torchvision() -> None:
         def __getattr__(self, name: str) -> type:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return type(name, (), {name: name for name in ("NEAREST", "BILINEAR", "BICUBIC", "BOX", "HAMMING", "LANCZOS")})
+            modes = ("NEAREST", "BILINEAR", "BICUBIC", "BOX", "HAMMING", "LANCZOS")
+            return type(name, (), {mode: mode for mode in modes})
 
-    names = [f"torchvision{part}" for part in ("", ".datasets", ".ops", ".ops.misc", ".transforms", ".transforms.functional")]
+    parts = ("", ".datasets", ".ops", ".ops.misc", ".transforms", ".transforms.functional")
+    names = [f"torchvision{part}" for part in parts]
     for name in names:
         sys.modules[name] = _Nothing(name)
         parent, _, own = name.rpartition(".")
