@@ -145,6 +145,7 @@ class JobResult:
     outputs: int | None = None  # number of the model's outputs
     output_names: tuple[str, ...] = ()  # if they are known
     notes: Notes = field(default_factory=Notes)
+    files: dict[str, str] = field(default_factory=dict)  # the names of all others that were read, by their options
 
     def to_json(self) -> dict[str, Any]:
         """Return dictionaries, lists, texts and numbers."""

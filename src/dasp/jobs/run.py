@@ -89,7 +89,8 @@ def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord,
             progress.update(_rows_of(number, rows, size))
     seconds = time.perf_counter() - start
     model = options.model if ":" in options.model else Path(options.model).name
-    result = JobResult(model, options.data.name, planned.outputs.shape[1], planned.classes or ())
+    names = {name: path.name for name, path in options.files().items()}
+    result = JobResult(model, options.data.name, planned.outputs.shape[1], planned.classes or (), files=names)
     with waiting(options, "writing the output"):
         written = parts.finish(chunks, record, result)
     rate = (rows - before) / seconds
