@@ -89,9 +89,8 @@ def _takes_options(names: Iterable[str], *, all_given: bool = True) -> Callable[
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]))
 
     def described(command: Any) -> Any:
-        own = [
-            each for each in signature(command, eval_str=True).parameters.values() if each.kind != Parameter.VAR_KEYWORD
-        ]
+        given = signature(command, eval_str=True).parameters.values()
+        own = [each for each in given if each.kind != Parameter.VAR_KEYWORD]
         command.__signature__ = Signature([*own, *parameters])
         return command
 
@@ -142,8 +141,8 @@ def audit(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Values to check: an output of dasp explain, which says itself what it is of; or a .csv, .parquet, .npy "
-            "or .npz file of anybody's, with --model and --data.",
+            help="Values to check: an output of dasp explain, which says itself what it is of; or a .csv, .parquet, "
+            ".npy or .npz file of anybody's, with --model and --data.",
         ),
     ],
     evaluations: Annotated[

@@ -157,8 +157,8 @@ class Audit:
             place = int(off.argmax())
             stated, own = (float(each.flatten()[place]) for each in (self.stated_base, self.base))
             yield (
-                f"their base value is {stated:.3g}, and the model's is {own:.3g} here: they have other baselines, or are "
-                "of another output or scale"
+                f"their base value is {stated:.3g}, and the model's is {own:.3g} here: they have other baselines, or "
+                "are of another output or scale"
             )
 
     @staticmethod
@@ -236,9 +236,9 @@ def audit(
         forward_func: the model, or any callable, as in Captum.
         attributions: the attributions of any method: a `shap.Explanation`, a tensor or an array, or such for each
             input. They have the shape of the inputs, or (rows, players) with a column for each player; with target=None
-            outputs come behind the rows, as Captum has them, or last, as SHAP has them. Of values for all outputs, those
-            of `target` are taken. With a feature mask, every entry has the value of its group, as Captum gives it, or
-            entries are added up. An explanation's base values are compared with the model's.
+            outputs come behind the rows, as Captum has them, or last, as SHAP has them. Of values for all outputs,
+            those of `target` are taken. With a feature mask, every entry has the value of its group, as Captum gives
+            it, or entries are added up. An explanation's base values are compared with the model's.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
             `DASP.attribute`: the same baselines, above all. Inputs are those in an explanation, unless given.
         versus: the output that is subtracted from `target`, for attributions of their difference, as of an `Explainer`.
@@ -255,8 +255,11 @@ def audit(
     >>> bool((report.rmse.low < report.rmse.high).all()), report.values.shape
     (True, torch.Size([2, 12]))
     >>> from dasp import ExactShapley
-    >>> print(audit(model, 1.5 * ExactShapley(model).attribute(x), x, evaluations=2**12).verdict)
-    these values are off by about 50 % of their size; the top five can be relied on (right with a probability of 100 %, and 5.0 of them belong there)
+    >>> halves = ExactShapley(model).attribute(x) / 2
+    >>> for part in audit(model, halves, x, evaluations=2**12).verdict.split("; "):
+    ...     print(part)
+    these values are off by about 50 % of their size
+    the top five can be relied on (right with a probability of 100 %, and 5.0 of them belong there)
     """
     if inputs is None:
         inputs = _own_inputs(attributions, forward_func)
@@ -365,10 +368,10 @@ def _tensor(given: Any) -> Tensor:
 
 def _by_entry(x: Tensor, request: Request, entry: tuple[int, ...], *, shap: bool) -> Tensor:
     """Return attributions to an input (rows, *selected, *entry); what has no such layout stays as it is."""
-    if len(entry) == 3 and (last := _with_outputs(x, request, (*entry[1:], entry[0]), shap=True)) is not None:
-        if _with_outputs(x, request, entry, shap=shap) is None:
-            return last.movedim(-1, -3)
     found = _with_outputs(x, request, entry, shap=shap)
+    if found is None and len(entry) == 3:
+        last = _with_outputs(x, request, (*entry[1:], entry[0]), shap=True)
+        found = None if last is None else last.movedim(-1, -3)
     return x if found is None else found
 
 
@@ -392,7 +395,7 @@ def _with_outputs(x: Tensor, request: Request, entry: tuple[int, ...], *, shap: 
     rows, selected = len(request.full), tuple(request.full.shape[1:])
     x = x[None] if rows == 1 and x.dim() == len(entry) + len(selected) and x.shape[:1] != (1,) else x
     first, last = (rows, *selected, *entry), (rows, *entry, *selected)
-    if tuple(x.shape) == first and not (shap and first != last and tuple(x.shape) == last):
+    if tuple(x.shape) == first and not (shap and selected and first == last):
         return x
     if tuple(x.shape) == last:
         return x.movedim(tuple(range(1 + len(entry), x.dim())), tuple(range(1, 1 + len(selected))))

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "fitting_names", "is_image",
-    "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_inputs",
-    "shap_explanation_of_texts", "unbalanced_rows", "InputOfModel",
+    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Semivalues", "explanation_class", "fitting_names",
+    "is_image", "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game",
+    "shap_explanation_of_inputs", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -343,13 +343,14 @@ def explanation_class() -> Any:
         background_std = None
         row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
         parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
+        is_row = False  # it is one row of an explanation of rows
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
-            copied.parts = self.parts
+            copied.parts, copied.is_row = self.parts, self.is_row
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -357,6 +358,7 @@ def explanation_class() -> Any:
                 return self.parts[item]
             part = super().__getitem__(item)
             part.parts = self._parts_of(item)
+            part.is_row = self.is_row or isinstance(item[0] if isinstance(item, tuple) else item, (int, np.integer))
             rows = item[0] if isinstance(item, tuple) else item
             if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
@@ -368,15 +370,18 @@ def explanation_class() -> Any:
 
         def _parts_of(self, item: Any) -> dict[str, Any]:
             """The parts of some rows, or of an output; none of what is chosen by columns."""
-            rows, *others = item if isinstance(item, tuple) else (item,)
+            items = item if isinstance(item, tuple) else (item,)
             every = slice(None)
-            whole = not others or (others[0] is Ellipsis or (isinstance(others[0], slice) and others[0] == every))
-            if not self.parts or not whole or len(others) > 2 or isinstance(rows, str):
+            if items[0] is Ellipsis and len(items) == 2 and np.ndim(self.values) == 3 - self.is_row:
+                items = (every,) * (2 - self.is_row) + items[1:]  # of an output
+            rows, others = items[: 1 - self.is_row], items[1 - self.is_row :]
+            columns = all(each is Ellipsis or (isinstance(each, slice) and each == every) for each in others[:1])
+            if not self.parts or not columns or len(others) > 2 or any(isinstance(row, str) for row in rows):
                 return {}
-            if len(others) < 2 and Ellipsis not in others:
-                return {name: part[rows] for name, part in self.parts.items()}
-            own = {name: (rows, *[every] * (np.ndim(part.values) - 2), others[-1]) for name, part in self.parts.items()}
-            return {name: part[own[name]] for name, part in self.parts.items()}
+            if len(others) < 2:
+                return {name: part[rows[0]] if rows else part for name, part in self.parts.items()}
+            between = {name: np.ndim(part.values) - len(rows) - 1 for name, part in self.parts.items()}
+            return {name: part[(*rows, *[every] * between[name], others[1])] for name, part in self.parts.items()}
 
         def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             """The same of some values, if these are chosen by numbers."""
@@ -588,18 +593,21 @@ class _Columns:
     def in_order(self) -> _Columns:
         """Return them in the order of the players' numbers, as evaluations of coalitions have them."""
         order = np.argsort(self.labels, kind="stable")
+        std, background_std = (None if part is None else part[:, order] for part in (self.std, self.background_std))
         return _Columns(
-            self.labels[order], self.values[:, order], *(None if x is None else x[:, order] for x in
-            (self.std, self.background_std)), self.data[:, order], [self.names[i] for i in order],
+            self.labels[order], self.values[:, order], std, background_std, self.data[:, order],
+            [self.names[i] for i in order],
         )  # fmt: skip
 
     def together(self, name: str) -> _Columns:
         """Return all of them as one column, whose errors add up as if they were independent."""
-        squares = [
-            None if x is None else np.sqrt((x**2).sum(1, keepdims=True)) for x in (self.std, self.background_std)
-        ]
+
+        def root(part: np.ndarray | None) -> np.ndarray | None:
+            return None if part is None else np.sqrt((part**2).sum(1, keepdims=True))
+
         data = np.full((len(self.data), 1), f"all {len(self.names)}", dtype=object)
-        return _Columns(self.labels[:1], self.values.sum(1, keepdims=True), *squares, data, [name])
+        values = self.values.sum(1, keepdims=True)
+        return _Columns(self.labels[:1], values, root(self.std), root(self.background_std), data, [name])
 
 
 def shap_explanation_of_inputs(

@@ -345,13 +345,10 @@ class Inputs:
         _check_disjoint(_masks(parts))
         masks = _numbered(parts, _masks(parts))
         values, std, background = map(_by_key, (result.values, result.std, result.background_std))
-        inputs = [
-            InputOfModel(
-                self._name(key), values[key], std.get(key), background.get(key), rows.data, masks[key].cpu(), names[key],
-                rows.kind,
-            )
-            for key, rows in parts.items()
-        ]  # fmt: skip
+        inputs = []
+        for key, rows in parts.items():
+            found = values[key], std.get(key), background.get(key)
+            inputs.append(InputOfModel(self._name(key), *found, rows.data, masks[key].cpu(), names[key], rows.kind))
         return shap_explanation_of_inputs(result, inputs, output_names)
 
     def _name(self, key: Any) -> str:
@@ -470,8 +467,8 @@ def _check_disjoint(masks: dict[Any, Tensor]) -> None:
         own = set(mask.unique().tolist())
         if both := seen & own:
             raise BadInput(
-                f"player {min(both)} of feature_mask is in several inputs, and each part of an explanation has its own: "
-                "give every input numbers of its own, or take `attribute`"
+                f"player {min(both)} of feature_mask is in several inputs, and each part of an explanation has its "
+                "own: give every input numbers of its own, or take `attribute`"
             )
         seen |= own
 

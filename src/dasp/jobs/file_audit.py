@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def _joined(parts: list[_Values]) -> _Values:
     def of(columns: list[Any]) -> Any:
         if columns[0] is None:
             return None
-        return sum(columns, []) if isinstance(columns[0], list) else np.concatenate(columns)
+        return list(chain.from_iterable(columns)) if isinstance(columns[0], list) else np.concatenate(columns)
 
     names = ("keys", "values", "target", "versus", "prediction", "base_values")
     return _Values(*(of([getattr(part, name) for part in parts]) for name in names))
