@@ -190,8 +190,8 @@ def main() -> None:
         print(f"{name} ({issue}), accuracy {right:.2f}, {time.process_time() - start:.0f} s of processor time")
         all_right, some = float(belonging.all(1).double().mean()), float(belonging.sum(1).double().mean())
         print(
-            f"  actual: the sum is off by {gap:.0%} of f(x) − f(black), values by {error:.0%} of their size; the top "
-            f"five are right in {all_right:.0%} of the rows, {some:.1f} of them belong there; intervals held the actual "
+            f"  actual: the sum is off by {gap:.0%} of f(x) − f(black), values by {error:.0%} of their size; the "
+            f"top five are right in {all_right:.0%} of the rows, {some:.1f} of them belong there; intervals held the actual "
             f"error in {held} of {len(rows)} rows"
         )
         print(f"  audit:  {report.verdict}", flush=True)
@@ -208,7 +208,7 @@ def main() -> None:
         ]  # fmt: skip
         with RESULTS.open("w", newline="", encoding="utf-8") as stream:
             stream.write(
-                f"# by: benchmarks/audit_issues.py\n# version: {dasp.__version__}\n# date: {dt.date.today()}\n"  # noqa: DTZ011
+                f"# by: benchmarks/audit_issues.py\n# version: {dasp.__version__}\n# date: {dt.datetime.now(dt.UTC):%Y-%m-%d}\n"
             )
             csv.writer(stream, lineterminator="\n").writerows([head, *table])
 
