@@ -199,20 +199,20 @@ class Audit:
         order = (given - found).abs().argsort(descending=True)[:number].tolist()
         return [Discrepancy(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
 
-    def __str__(self) -> str:
+    def numbers(self) -> list[str]:
+        """Return the numbers that the verdict rests on, as lines of a text."""
         rows, several = len(self._rows), self.rmse.middle.dim() > 1
         over = "rows and outputs" if several else "rows"
-        lines = [
-            self.verdict,
-            f"{rows} row{'s' * (rows != 1)}, {self.evaluations} evaluations each: median over {over}",
-        ]
+        lines = [f"{rows} row{'s' * (rows != 1)}, {self.evaluations} evaluations each: median over {over}"]
         for name, interval in (
             ("RMSE", self.rmse), ("relative to the values", self.relative), ("rank correlation", self.correlation),
         ):  # fmt: skip
             flat = [x.flatten().nanmedian() for x in self._parts(interval)]
             lines.append(f"  {name:24}{Interval(*flat)}")
-        lines.append(f"  {'sum less f(x) − f(base)':24}{float(self.gap.abs().flatten().median()):.3g}")
-        return "\n".join(lines)
+        return [*lines, f"  {'sum less f(x) − f(base)':24}{float(self.gap.abs().flatten().median()):.3g}"]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.verdict.split("; "), *self.numbers()])
 
 
 def audit(

@@ -55,10 +55,10 @@ class FileAudit:
 
     def lines(self) -> Iterator[str]:
         """Yield what a terminal shows."""
-        first, *others = str(self.audit).splitlines()
-        yield f"{self.file}: {first}"
-        yield f"{others[0]}, of {self.rows:,} in the file" if len(self.ids) < self.rows else others[0]
-        yield from others[1:]
+        first, *others = self.audit.numbers()
+        yield f"{self.file}: {self.audit.verdict}"
+        yield f"{first}, of {self.rows:,} in the file" if len(self.ids) < self.rows else first
+        yield from others
         worst = sorted(
             ((found, row) for row in range(len(self.ids)) for found in self.audit.worst(row, 1)),
             key=lambda each: -abs(each[0].attribution - each[0].value),
