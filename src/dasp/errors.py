@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = [
     "BadInput", "FailedCall", "Fraction", "Operation", "OverflowingRows", "Stopped", "UndefinedCoalitions",
-    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "line_of",
+    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "ending", "line_of",
 ]  # fmt: skip
 
 INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
@@ -279,6 +279,32 @@ def lacks_memory(error: BaseException | None) -> str | None:
             return found[0]
         error = error.__cause__ or error.__context__
     return None
+
+
+def missing_library(name: str | None, extra: str) -> BadInput:
+    """Return the error that says what to install.
+
+    >>> str(missing_library("ray", "cluster"))
+    "ray is missing: pip install 'torch-dasp[cluster]'"
+    """
+    return BadInput(f"{name} is missing: pip install 'torch-dasp[{extra}]'")
+
+
+def ending(error: BaseException) -> tuple[int, str | None]:
+    """Return the exit code of a command that an error ends, and its last line; no line if nobody expected the error,
+    which then is a traceback.
+
+    >>> ending(BadInput("rows.csv is empty")), ending(ZeroDivisionError("division by zero"))
+    ((2, 'dasp: rows.csv is empty'), (1, None))
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED_CODE, INTERRUPTED
+    if isinstance(error, Stopped):
+        return 1, f"dasp: {error}"
+    refused = isinstance(error, BadInput)
+    if (what := lacks_memory(error.__cause__ if refused else error)) is not None:
+        return 1, NO_MEMORY.format(what)
+    return (2, f"dasp: {error}") if refused else (1, None)
 
 
 @contextmanager
