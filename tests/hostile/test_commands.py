@@ -115,7 +115,7 @@ def test_as_processes_on_a_full_disk_and_without_memory(folder, before, tmp_path
     cases = [CASES[name] for name in ("CSV with text", "pickled model", "unknown option")]
     codes, lines = run_forking(AS_PROCESSES, *(command for command, _ in cases), tmp_path, *sizes, cwd=folder)
     lines = [line for line in lines if besides_random(line)]
-    assert codes == [2] * 5 + [1], lines
+    assert codes == [2] * 5 + [1], "\n".join(lines)
     assert "there is not enough memory (can't allocate memory): give the process more" in lines.pop()
     for line, (_, expected) in zip(lines[:3], cases, strict=True):
         assert expected in line
