@@ -25,6 +25,7 @@ import numpy as np
 from workers import CHUNK, COMMAND, MODEL, watched
 
 ROWS, COLUMNS = 256, 18  # of a chunk of a table, as jobs choose them
+LARGE = 2**16  # rows of the parts by which the memory of the join is measured
 BILLION = 10**9
 NOTHING = """
 from torch import nn
@@ -47,7 +48,7 @@ with torch.no_grad():
 print((time.process_time() - start) / 200 / len(x))
 """
 JOIN = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np, pyarrow as pa
 from pathlib import Path
 from dasp.jobs.checkpoint import Checkpoint
@@ -61,22 +62,23 @@ def chunk(number):
     return pa.table({"id": np.arange(number * rows, (number + 1) * rows), "target": np.zeros(rows, np.int32), **numbers,
                      "gap": numbers["prediction"], "method": ["bayesian_shapley"] * rows,
                      "evaluations": np.full(rows, 512)})
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def resident(kind):
+    return int(Path("/proc/self/status").read_text().split(kind + ":")[1].split()[0]) / 1024
 def timed(act):
     wall, cpu = time.perf_counter(), time.process_time()
     act()
     return time.perf_counter() - wall, time.process_time() - cpu
 with Checkpoint(Path("joined.parquet")) as checkpoint:
     checkpoint.begin(record)
-    tables = [chunk(number) for number in range(8)]
-    commit = timed(lambda: [checkpoint.commit(number, tables[number % 8]) for number in range(parts)])
+    commit = timed(lambda: [checkpoint.commit(number, chunk(number)) for number in range(parts)])
     size = (checkpoint.folder / "000000.part").stat().st_size
     done = timed(checkpoint.done)
-    before = peak()
+    pa.default_memory_pool().release_unused()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of the join alone
+    before = resident("VmRSS")
     finish = timed(lambda: checkpoint.finish(parts, record))
 footer = int.from_bytes(Path("joined.parquet").read_bytes()[-8:-4], "little")
-print(json.dumps({"commit": commit, "done": done, "finish": finish, "memory": peak() - before, "part": size,
+print(json.dumps({"commit": commit, "done": done, "finish": finish, "memory": resident("VmHWM") - before, "part": size,
                   "footer": footer, "output": Path("joined.parquet").stat().st_size}))
 Path("joined.parquet").unlink()
 """
@@ -125,16 +127,17 @@ def throughput(folder: Path, rows: int) -> None:
         )
 
 
-def calls(folder: Path, number: int) -> tuple[float, float]:
-    """Return how many chunks a second pass through a process, and through Ray, if explaining takes no time."""
+def calls(folder: Path, number: int) -> float:
+    """Return the seconds of a core for a chunk in the two processes that every chunk on Ray passes through: explaining
+    takes no time, and a chunk has one row."""
     np.save(folder / "tiny.npy", np.random.default_rng(0).normal(size=(number, 4)).astype(np.float32))
-    found = []
+    found = 0.0
     for name, workers in {"here": 0, "on Ray": 2}.items():
-        rate = watched([explain("nothing:Sum", "tiny.npy", 1, workers)], folder, number, workers)
-        print(f"chunks of one row, a model that does nothing, {name}: {rate.chunks:.0f} a second, active "
-              f"{rate.active:.0%}, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
-        found.append(rate.chunks)
-    return found[0], found[1]
+        rate = watched([explain("nothing:Sum", "tiny.npy", 1, workers)], folder, number, workers, handed=workers > 0)
+        found = rate.run
+        print(f"chunks of one row, a model that does nothing, {name}: {rate.chunks:.0f} a second by the clock, "
+              f"{found * 1e3:.1f} ms of a core each, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+    return found
 
 
 def main() -> None:
@@ -147,23 +150,24 @@ def main() -> None:
         (folder / "busy_model.py").write_text(MODEL)
         (folder / "nothing.py").write_text(NOTHING)
         start = time.perf_counter()
-        throughput(folder, options.rows)
-        _, through_ray = calls(folder, options.calls)
-        joins = [json.loads(printed(JOIN, folder, parts, ROWS, COLUMNS)) for parts in (options.parts // 2, options.parts)]
-        for parts, join in zip((options.parts // 2, options.parts), joins, strict=True):
-            print(f"{parts} parts of {ROWS} rows: {join}", flush=True)
-        small, large = joins
-        rows = options.parts * ROWS
-        more = rows / 2  # rows, from the small to the large join
+        if options.rows:
+            throughput(folder, options.rows)
+        through = calls(folder, options.calls)
+        few, many = [
+            json.loads(printed(JOIN, folder, parts, ROWS, COLUMNS)) for parts in (options.parts // 2, options.parts)
+        ]
+        small, large = [json.loads(printed(JOIN, folder, parts, LARGE, COLUMNS)) for parts in (8, 24)]
+        for name, join in {"few": few, "many": many, "small": small, "large": large}.items():
+            print(f"{name}: {join}", flush=True)
         chunks = BILLION / ROWS
         print(f"a billion rows of {COLUMNS} inputs, in {chunks / 1e6:.1f} million chunks of {ROWS}:")
-        print(f"  parts: {large['part'] * chunks / 1e9:.0f} GB; output: {large['output'] / rows:.0f} GB")
-        print(f"  the footer of the output: {large['footer'] / rows * 1e3:.1f} GB")
+        print(f"  parts: {many['part'] * chunks / 1e9:.0f} GB; output: {large['output'] / (24 * LARGE):.0f} GB")
+        print(f"  the footer of the output: {large['footer'] / (24 * LARGE):.2f} GB")
         for what in ("commit", "done", "finish"):
-            wall, cpu = (large[what][i] - small[what][i] for i in (0, 1))
-            print(f"  {what}: {wall / more * BILLION / 3600:.1f} h by the clock, {cpu / more * BILLION / 3600:.1f} h of a core")
-        print(f"  memory of the join: {(large['memory'] - small['memory']) / more * BILLION / 1e3:.0f} GB")
-        print(f"  Ray: {through_ray * ROWS:,.0f} rows/s at most, {chunks / through_ray / 3600:.1f} h at least")
+            wall, cpu = ((many[what][i] - few[what][i]) / (options.parts / 2) * chunks / 3600 for i in (0, 1))
+            print(f"  {what}: {cpu:.1f} h of a core, {wall:.1f} h by the clock")
+        print(f"  memory of the join: {(large['memory'] - small['memory']) / (16 * LARGE) * BILLION / 1e3:.0f} GB")
+        print(f"  Ray: {ROWS / through:,.0f} rows/s at most, {chunks * through / 3600:.1f} h at least")
         print(f"measured in {time.perf_counter() - start:.0f} s")
 
 

@@ -46,12 +46,13 @@ class Rate(NamedTuple):
 
 def cores(pids: list[int]) -> tuple[float, float]:
     """Seconds that processes have run, and waited for a core."""
-    stats = [Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split() for pid in pids]
+    stats = [file.read_text().split() for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(run) for run, *_ in stats) / 1e9, sum(int(ready) for _, ready, _ in stats) / 1e9
 
 
-def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int) -> Rate:
-    """The rate of one job with so many Ray workers, or of several that explain themselves (0 workers)."""
+def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int, *, handed: bool = False) -> Rate:
+    """The rate of one job with so many Ray workers, or of several that explain themselves (0 workers). The seconds of
+    cores are of those who explain; or of the job and the driver, through which all chunks are `handed`."""
     for output in folder.glob("watched*.parquet"):
         output.unlink()
     outputs = [f"watched{number}.parquet" for number in range(len(commands))]
@@ -64,6 +65,7 @@ def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int) 
         number = sum(len(list(folder.glob(f"{output}.parts/*.part"))) for output in outputs)
         if 0.1 <= number / chunks <= 0.9 and (not seen or number >= seen[-1][0]):  # they are removed in the end
             pids = processes(jobs[0].pid, WORKER) if workers else [job.pid for job in jobs if job.poll() is None]
+            pids = [jobs[0].pid, *processes(jobs[0].pid, "driver")] if handed else pids
             seen.append((number, time.perf_counter(), *cores(pids)))
         time.sleep(0.1)
     if any(job.returncode for job in jobs):
@@ -91,7 +93,9 @@ def main() -> None:
             one, two = (of_workers(options.rows, folder, workers) for workers in (1, 2))
             rates = f"{one.chunks * CHUNK:.1f} rows/s by one worker, {two.chunks * CHUNK:.1f} by two"
             print(f"{rates}: {two.chunks / one.chunks:.2f} times", flush=True)
-            print(f"active {one.active:.0%} and {two.active:.0%} of the time; load {os.getloadavg()[0]:.1f}", flush=True)
+            print(
+                f"active {one.active:.0%} and {two.active:.0%} of the time; load {os.getloadavg()[0]:.1f}", flush=True
+            )
 
 
 if __name__ == "__main__":
