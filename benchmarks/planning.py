@@ -2,11 +2,11 @@
 
     python benchmarks/planning.py [--rows 2400] [--parts 1000] [--calls 1500]
 
-The sheet says: seconds of a core = rows × evaluations of a row × seconds of an evaluation. These are measured apart, and
-compared with the seconds of cores that jobs take for a row. Cores count, not the clock: other work on the machine makes
-a clock say anything. Then what does not grow with the model is measured: what a chunk costs at least (a model that does
-nothing, one row a chunk), and what the join of parts takes, in time and memory, by two numbers of parts. What follows
-for a billion rows is printed at the end.
+The sheet says: seconds of a core = rows × evaluations of a row × seconds of an evaluation. These are measured apart,
+and compared with the seconds of cores that jobs take for a row. Cores count, not the clock: other work on the machine
+makes a clock say anything. Then what does not grow with the model is measured: what a chunk costs at least (a model
+that does nothing, one row a chunk), and what the join of parts takes, in time and memory, by two numbers of parts. What
+follows for a billion rows is printed at the end. With --rows 0, the first part is left out.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ parts, rows, columns = map(int, sys.argv[1:])
 rng = np.random.default_rng(0)
 record = JobRecord({}, {}, Software("0", "0"), "", "", SkippedRows(), AbsentInputs("baselines"), {}, "")
 def chunk(number):
-    numbers = {name: rng.normal(size=rows).astype(np.float32) for name in
-               ["prediction", "base_value", *[f"x{i}" for i in range(columns)], *[f"error_std:x{i}" for i in range(columns)]]}
+    players = [f"x{i}" for i in range(columns)]
+    names = ["prediction", "base_value", *players, *[f"error_std:{player}" for player in players]]
+    numbers = {name: rng.normal(size=rows).astype(np.float32) for name in names}
     return pa.table({"id": np.arange(number * rows, (number + 1) * rows), "target": np.zeros(rows, np.int32), **numbers,
                      "gap": numbers["prediction"], "method": ["bayesian_shapley"] * rows,
                      "evaluations": np.full(rows, 512)})
@@ -157,8 +158,8 @@ def main() -> None:
             json.loads(printed(JOIN, folder, parts, ROWS, COLUMNS)) for parts in (options.parts // 2, options.parts)
         ]
         small, large = [json.loads(printed(JOIN, folder, parts, LARGE, COLUMNS)) for parts in (8, 24)]
-        for name, join in {"few": few, "many": many, "small": small, "large": large}.items():
-            print(f"{name}: {join}", flush=True)
+        for what, join in {"few": few, "many": many, "small": small, "large": large}.items():
+            print(f"{what}: {join}", flush=True)
         chunks = BILLION / ROWS
         print(f"a billion rows of {COLUMNS} inputs, in {chunks / 1e6:.1f} million chunks of {ROWS}:")
         print(f"  parts: {many['part'] * chunks / 1e9:.0f} GB; output: {large['output'] / (24 * LARGE):.0f} GB")

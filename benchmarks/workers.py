@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,8 +47,11 @@ class Rate(NamedTuple):
 
 def cores(pids: list[int]) -> tuple[float, float]:
     """Seconds that processes have run, and waited for a core."""
-    stats = [file.read_text().split() for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    return sum(int(run) for run, *_ in stats) / 1e9, sum(int(ready) for _, ready, _ in stats) / 1e9
+    total = [0.0, 0.0]
+    for file in (file for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
+            total = [one + int(more) / 1e9 for one, more in zip(total, file.read_text().split(), strict=False)]
+    return total[0], total[1]
 
 
 def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int, *, handed: bool = False) -> Rate:

@@ -62,7 +62,7 @@ def service(explainer: Explainer, example: torch.Tensor, *, patience: float, at_
 
     @asynccontextmanager
     async def ready(_: FastAPI) -> AsyncIterator[None]:
-        for _time in range(2):  # the first call traces the model and chooses a method, the second takes what others take
+        for _time in range(2):  # the first call traces the model and chooses a method, the second is like all others
             await run_in_threadpool(explained, example[:1])
         yield
 
