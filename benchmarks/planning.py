@@ -25,7 +25,7 @@ import numpy as np
 from workers import CHUNK, COMMAND, MODEL, watched
 
 ROWS, COLUMNS = 256, 18  # of a chunk of a table, as jobs choose them
-LARGE = 2**16  # rows of the parts by which the memory of the join is measured
+LARGE, SOME, MORE = 2**16, 8, 40  # rows of the parts by which the memory of the join is measured, and how many
 BILLION = 10**9
 NOTHING = """
 from torch import nn
@@ -49,7 +49,7 @@ print((time.process_time() - start) / 200 / len(x))
 """
 JOIN = """
 import json, sys, time
-import numpy as np, pyarrow as pa
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from pathlib import Path
 from dasp.jobs.checkpoint import Checkpoint
 from dasp.jobs.record import AbsentInputs, JobRecord, SkippedRows, Software
@@ -78,8 +78,9 @@ with Checkpoint(Path("joined.parquet")) as checkpoint:
     Path("/proc/self/clear_refs").write_text("5")  # the peak is that of the join alone
     before = resident("VmRSS")
     finish = timed(lambda: checkpoint.finish(parts, record))
-footer = int.from_bytes(Path("joined.parquet").read_bytes()[-8:-4], "little")
-print(json.dumps({"commit": commit, "done": done, "finish": finish, "memory": resident("VmHWM") - before, "part": size,
+    memory = resident("VmHWM") - before
+footer = pq.read_metadata("joined.parquet").serialized_size
+print(json.dumps({"commit": commit, "done": done, "finish": finish, "memory": memory, "part": size,
                   "footer": footer, "output": Path("joined.parquet").stat().st_size}))
 Path("joined.parquet").unlink()
 """
@@ -157,19 +158,21 @@ def main() -> None:
         few, many = [
             json.loads(printed(JOIN, folder, parts, ROWS, COLUMNS)) for parts in (options.parts // 2, options.parts)
         ]
-        small, large = [json.loads(printed(JOIN, folder, parts, LARGE, COLUMNS)) for parts in (8, 24)]
+        small, large = [json.loads(printed(JOIN, folder, parts, LARGE, COLUMNS)) for parts in (SOME, MORE)]
         for what, join in {"few": few, "many": many, "small": small, "large": large}.items():
             print(f"{what}: {join}", flush=True)
         chunks = BILLION / ROWS
         print(f"a billion rows of {COLUMNS} inputs, in {chunks / 1e6:.1f} million chunks of {ROWS}:")
-        print(f"  parts: {many['part'] * chunks / 1e9:.0f} GB; output: {large['output'] / (24 * LARGE):.0f} GB")
-        print(f"  the footer of the output: {large['footer'] / (24 * LARGE):.2f} GB")
+        print(f"  parts: {many['part'] * chunks / 1e9:.0f} GB; output: {large['output'] / (MORE * LARGE):.0f} GB")
+        print(f"  the footer of the output: {large['footer'] / (MORE * LARGE):.2f} GB")
         for what in ("commit", "done", "finish"):
             wall, cpu = ((many[what][i] - few[what][i]) / (options.parts / 2) * chunks / 3600 for i in (0, 1))
             print(f"  {what}: {cpu:.1f} h of a core, {wall:.1f} h by the clock")
-        print(f"  memory of the join: {(large['memory'] - small['memory']) / (16 * LARGE) * BILLION / 1e3:.0f} GB")
+        print(
+            f"  memory of the join: {(large['memory'] - small['memory']) / ((MORE - SOME) * LARGE) * BILLION / 1e3:.0f} GB"
+        )
         print(f"  Ray: {ROWS / through:,.0f} rows/s at most, {chunks * through / 3600:.1f} h at least")
-        print(f"measured in {time.perf_counter() - start:.0f} s")
+        print(f"  measured in {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,12 +45,13 @@ class Rate(NamedTuple):
 
 
 def cores(pids: list[int]) -> tuple[float, float]:
-    """Seconds that processes have run, and waited for a core."""
-    total = [0.0, 0.0]
-    for file in (file for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
-            total = [one + int(more) / 1e9 for one, more in zip(total, file.read_text().split(), strict=False)]
-    return total[0], total[1]
+    """Seconds that processes have run, with threads that have ended, and that their first threads waited for a core."""
+    run = ready = 0.0
+    for pid in pids:
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]  # of user and system
+        run += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        ready += int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return run, ready
 
 
 def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int, *, handed: bool = False) -> Rate:

@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = [
     "BadInput", "FailedCall", "Fraction", "Operation", "OverflowingRows", "Stopped", "UndefinedCoalitions",
-    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "ending", "line_of",
+    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "line_of",
 ]  # fmt: skip
 
 INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
