@@ -168,9 +168,8 @@ def main() -> None:
         for what in ("commit", "done", "finish"):
             wall, cpu = ((many[what][i] - few[what][i]) / (options.parts / 2) * chunks / 3600 for i in (0, 1))
             print(f"  {what}: {cpu:.1f} h of a core, {wall:.1f} h by the clock")
-        print(
-            f"  memory of the join: {(large['memory'] - small['memory']) / ((MORE - SOME) * LARGE) * BILLION / 1e3:.0f} GB"
-        )
+        memory = (large["memory"] - small["memory"]) / ((MORE - SOME) * LARGE) * BILLION / 1e3
+        print(f"  memory of the join: {memory:.0f} GB")
         print(f"  Ray: {ROWS / through:,.0f} rows/s at most, {chunks * through / 3600:.1f} h at least")
         print(f"  measured in {time.perf_counter() - start:.0f} s")
 
