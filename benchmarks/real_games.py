@@ -4,8 +4,8 @@ and on small trained networks of `zoo.py`, of those that are for reporting only.
 A game is a network, an input, what is there in the place of absent players, and who the players are. Its true Shapley
 values are enumerated where all coalitions are quickly evaluated, and else the mean of antithetic permutations, in parts
 of fifty that are kept in results/cache one by one, with their standard error. Of the 50,176 pixels of a photo no
-permutation can be walked: the reference is the mean of two independent long runs of `GradientShapley`, and its error
-half of their difference.
+permutation can be walked: the reference is the mean of two independent long runs of gradients at coalitions, from which
+no noise is taken out by neighbours (it would be biased), and its error half of their difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import torch
 from torch import Tensor, nn
 
 import real_networks as networks
-from dasp import ExactShapley, GradientShapley, PermutationShapley
+from dasp import ExactShapley, PermutationShapley
+from dasp.attribution.gradient_shapley import _combined, _Sample
+from dasp.games.progress import Work
 from dasp.games.request import Arguments, Request
 from dasp.players import blocks, superpixels, windows
 from reproduction.dna import DNA
@@ -33,7 +35,7 @@ from zoo import CASES
 STORE = Store(Path("results") / "cache")
 RATE = 16_000  # samples of a second
 _PART = 50  # permutations
-_REFERENCE_PART = 100  # pairs of passes
+_REFERENCE_PART, _REFERENCE_GROUPS = 100, 10  # pairs of passes, and groups of pixels that move in turn
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class RealGame:
         def half(first: int) -> Tensor:
             seeds = range(first, 2 * self.reference // _REFERENCE_PART, 2)
             return torch.stack([
-                STORE.keep(f"real/{self.name}-gradients-{seed}", key, partial(_gradients, request, seed))
+                STORE.keep(f"real/{self.name}-raw-gradients-{seed}", key, partial(_gradients, request, seed))
                 for seed in seeds
             ]).mean(0)  # fmt: skip
 
@@ -132,9 +134,11 @@ def _permutations(request: Request, part: int) -> dict[str, Tensor]:
 
 
 def _gradients(request: Request, seed: int) -> Tensor:
-    method = GradientShapley(request.function)
-    (values,) = method.explain(request, n_pairs=_REFERENCE_PART, seed=54_321 + seed, internal_batch_size=8).values
-    return values.double().flatten(1)
+    (evaluator,), rows = request.evaluators(None, Work("gradients")), torch.arange(len(request.full))
+    sample = _Sample(evaluator, 0, _REFERENCE_GROUPS, 54_321 + seed)
+    sample.grow(_REFERENCE_PART // _REFERENCE_GROUPS, rows)
+    values, _ = _combined(*sample.moving.mean(rows), *sample.resting.mean(rows))
+    return values.flatten(1)
 
 
 # Photos, which come with scikit-image.
@@ -404,7 +408,7 @@ GAMES = [
         "EfficientNet-Lite0",
         "pixels",
         lambda: _photo_game("chelsea", 224, _block_mask(1)),
-        reference=300,
+        reference=800,
     ),
     RealGame("face-36", "MTCNN R-Net", "blocks", lambda: _face_game(_refinement, 24, _block_mask(4)), 500),
     RealGame("face-pixels", "MTCNN R-Net", "pixels", lambda: _face_game(_refinement, 24, _block_mask(1)), 300),

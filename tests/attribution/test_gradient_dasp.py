@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dasp import DASP, ExactShapley, GradientDASP, rmse, spearman
+from dasp.attribution.base import rows_at_once
 from dasp.attribution.gradient_dasp import clustered, fejer, gauss, k_means
 from dasp.games.request import Arguments, Request, games
 from dasp.propagation.coalitions import bernoulli, sketch
@@ -431,3 +432,14 @@ def test_nodes_that_would_change_nothing_are_not_taken():
         assert nodes <= 15
         assert float((values - most).norm() / most.norm()) < 0.05
     assert counted(method, x, background[:1], tolerance=1e-6)[0] == 63  # who insists gets all of them
+
+
+def test_deep_networks_are_propagated_in_smaller_parts():
+    def rows(depth):
+        layers = [layer for _ in range(depth) for layer in (nn.Linear(64, 64), nn.ReLU())]
+        (game,) = games(Arguments(torch.randn(1, 64)))
+        lifted = GradientDASP(nn.Sequential(*layers).eval()).lift(game)
+        return rows_at_once(lifted.frontier(*game.toggled()))
+
+    assert rows(100) < rows(4) / 2  # as many numbers are kept of all layers together
+    assert rows(4) == rows(2)  # shallow ones fill a processor's cache

@@ -44,8 +44,9 @@ __all__ = ["GRADIENT", "Estimate", "EvaluatedAttribution", "PlayerMethod", "Prof
            "WholeBatch", "cost_of_prior", "rows_at_once", "without_autocast"]  # fmt: skip
 
 _ENOUGH_BITS = 32  # of a number that holds all values that people have
-# Numbers in the widest tensor at the frontier of a chunk.
-_CHUNK_ENTRIES = 2**19
+# Numbers in the widest tensor at the frontier of a chunk; and in all of a chunk that a backward pass needs, if every
+# operation gave as many: deep networks are no quicker with more rows at once, and take as many times the memory.
+_CHUNK_ENTRIES, _CHUNK_KEPT = 2**19, 2**25
 
 
 class WholeBatch:
@@ -526,5 +527,6 @@ def _outputs(game: Game, select: Selection, full: Tensor, at_once: int | None = 
 
 def rows_at_once(frontier: Frontier) -> int:
     """Return the number of rows to propagate at once, by the frontier of one: as many as a processor's cache holds
-    well."""
-    return max(1, _CHUNK_ENTRIES // frontier.entries)
+    well, and fewer of a deep network."""
+    operations = sum(node.op == "call_function" for node in frontier.lifted.random.graph.nodes)
+    return max(1, min(_CHUNK_ENTRIES, _CHUNK_KEPT // max(1, operations)) // frontier.entries)
