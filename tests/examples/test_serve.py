@@ -117,7 +117,9 @@ def test_an_explainer_is_the_same_after_a_pickle_and_in_threads():
     """What a server that forks or spawns its workers rests on: also if it has explained before."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(PLAYERS, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-    explainer = Explainer(model, torch.zeros(3, PLAYERS), method="bayesian", target=0, show_progress=False)
+    explainer = Explainer(
+        model, torch.zeros(3, PLAYERS), method="bayesian", max_evaluations=60, target=0, show_progress=False
+    )
     rows = torch.rand(4, PLAYERS).split(1)
     wanted = [explainer.attribute(row).values for row in rows]
     with ThreadPoolExecutor(4) as pool:
