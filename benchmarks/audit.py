@@ -1,7 +1,7 @@
 """Does `dasp.audit` tell the truth? What it says of attributions against their actual error, on networks that nothing
 was chosen by (`zoo.py`), and on the three experiments of the paper.
 
-    DASP_DATA=folder python benchmarks/audit.py [--evaluations 128] [--development] [--experiments]
+    DASP_DATA=folder python benchmarks/audit.py [--evaluations 128] [--development] [--experiments] [--top]
 
 For every network and method: the actual error relative to the size of the values and what the audit says of it, with
 its interval; the rank correlation likewise; medians over rows, and how many rows' intervals hold the actual numbers.
@@ -11,17 +11,22 @@ Where the truth is sampled, its standard error is taken off the actual error, an
 from __future__ import annotations
 
 import argparse
+import csv
+import datetime as dt
 import statistics
 import time
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
+import dasp
 from calibration import STORE, Played
-from dasp import audit, spearman
+from dasp import ExactShapley, audit, spearman
 from dasp.evaluation.audit import Interval
 from reproduction.comparison_methods import COMPARED
 from reproduction.outcome import Setting
@@ -135,6 +140,42 @@ def experiments(evaluations: int) -> list[Checked]:
     return result
 
 
+def top_players() -> None:
+    """Print and write how often the top five were right where the audit gave them a probability."""
+    told, networks = [], 12
+    for seed in range(networks):
+        torch.manual_seed(seed)
+        players, bend = (8, 12, 14)[seed % 3], (nn.ReLU, nn.Tanh, nn.GELU)[seed % 3]
+        model = nn.Sequential(nn.Linear(players, 48), nn.ReLU(), nn.Linear(48, 48), bend(), nn.Linear(48, 1)).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(2.0 if parameter.dim() > 1 else 1.0)
+        x = torch.randn(24, players)
+        truth = ExactShapley(model).attribute(x)
+        noise = torch.randn(truth.shape) * truth.std()
+        for given in (IntegratedGradients(model).attribute(x), *(truth + share * noise for share in (0.05, 0.15, 0.5))):
+            for evaluations in (32, 128):
+                top = audit(model, given.float(), x, evaluations=evaluations).top
+                assert top is not None
+                sizes = truth.abs()
+                belong = sizes.gather(1, given.abs().topk(5, 1).indices) >= sizes.topk(5, 1).values[:, -1:] * (1 - 1e-6)
+                told.append(torch.stack([top.right, belong.all(1), top.belonging, belong.sum(1)], 1).double())
+    every = torch.cat(told)
+    rows = [
+        ["stated probability", "rows", "stated, on average", "right", "of the five belong there, stated", "actually"]
+    ]
+    for low, high in ((0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.01)):
+        part = every[(every[:, 0] >= low) & (every[:, 0] < high)]
+        right = [f"{100 * float(mean):.0f} %" for mean in part[:, :2].mean(0)]
+        belonging = [f"{float(mean):.2f}" for mean in part[:, 2:].mean(0)]
+        rows.append([f"{100 * low:.0f} to {min(100, 100 * high):.0f} %", f"{len(part):,}", *right, *belonging])
+        print(*rows[-1], sep=" | ")
+    with (Path(__file__).parent / "results" / "audit-top.csv").open("w", newline="", encoding="utf-8") as stream:
+        day = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
+        stream.write(f"# by: benchmarks/audit.py --top\n# version: {dasp.__version__}\n# date: {day}\n")
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
 def summary(results: list[Checked]) -> None:
     """Print how often intervals hold, by family, method and over all."""
     for title, group in (("family", "family"), ("method", "method")):
@@ -161,10 +202,14 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=128)
     parser.add_argument("--development", action="store_true", help="the networks that constants were chosen on")
     parser.add_argument("--experiments", action="store_true", help="the paper's three tasks only")
+    parser.add_argument("--top", action="store_true", help="the probabilities that the top five are right, only")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     start = time.perf_counter()
+    if chosen.top:
+        top_players()
+        return
     print(f"{chosen.evaluations} evaluations. Error relative to the values: actual | stated, 95 % interval | held;  "
           "rank correlation: actual | stated, interval")  # fmt: skip
     results = [] if chosen.experiments else zoo(chosen.evaluations, development=chosen.development)

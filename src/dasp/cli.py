@@ -1,4 +1,4 @@
-"""The command line: `dasp explain`, `dasp report`.
+"""The command line: `dasp explain`, `dasp report`, `dasp audit`.
 
 A command only reads its options here; the work is done elsewhere, and imported when the command runs. Exit codes: 0
 done, 2 input that cannot be used (one line on stderr), 130 interrupted, 1 anything else.
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
 from functools import cache
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -24,7 +25,7 @@ from typer.main import get_command
 import dasp
 from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, ending, missing_library, stops_at_once
 from dasp.jobs.job import explained
-from dasp.jobs.options import OPTIONS, Options, name_of
+from dasp.jobs.options import AUDIT_OPTIONS, OPTIONS, Options, name_of
 
 app = typer.Typer(
     name="dasp",
@@ -64,28 +65,36 @@ def _needs(extra: str) -> Iterator[None]:
         raise missing_library(error.name, extra) from error
 
 
-def _takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the signature that Typer reads: a parameter for each field of `Options`."""
+def _takes_options(names: Iterable[str], *, all_given: bool = True) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the signature that Typer reads: a parameter for each of some fields of `Options`, besides its own.
+    Unless all of them have a value, there are no arguments among them, and what is not given is None."""
     types, defaults = get_type_hints(Options), {field.name: field.default for field in fields(Options)}
     parameters = []
-    for name, option in OPTIONS.items():
-        about: Any = {"help": option.help, "rich_help_panel": option.panel}
-        if option.positional:
+    for name in names:
+        option = OPTIONS[name]
+        panel = option.panel if all_given or not option.positional else name.capitalize()
+        about: Any = {"help": option.help, "rich_help_panel": panel}
+        if option.positional and all_given:
             info = typer.Argument(metavar=name_of(name), **about)
         else:
             metavar = "|".join(option.choices) or None
-            info = typer.Option(*(option.flags or [name_of(name)]), metavar=metavar, **about)
-        default = Parameter.empty if defaults[name] is MISSING else defaults[name]
-        parameters.append(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[types[name], info])
-        )
-    described: Any = command
-    described.__signature__ = Signature(parameters)
-    return command
+            flags = option.flags or ([f"--{name}"] if option.positional else [name_of(name)])
+            info = typer.Option(*flags, metavar=metavar, **about)
+        kind = types[name] if all_given else types[name] | None
+        default = None if not all_given else Parameter.empty if defaults[name] is MISSING else defaults[name]
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]))
+
+    def described(command: Any) -> Any:
+        given = signature(command, eval_str=True).parameters.values()
+        own = [each for each in given if each.kind != Parameter.VAR_KEYWORD]
+        command.__signature__ = Signature([*own, *parameters])
+        return command
+
+    return described
 
 
 @app.command()
-@_takes_options
+@_takes_options(OPTIONS)
 def explain(**given: Any) -> None:
     """Explain every row of DATA: write the Shapley values of MODEL's inputs to a Parquet file.
 
@@ -104,6 +113,36 @@ def report(
 ) -> None:
     """Show an OUTPUT of dasp explain on one PAGE that needs no network: what matters, and why, row by row."""
     _report(output, page, rows)
+
+
+@app.command()
+@_takes_options(AUDIT_OPTIONS, all_given=False)
+def audit(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Values to check: an output of dasp explain, which says itself what it is of; or a .csv, .parquet, "
+            ".npy or .npz file of anybody's, with --model and --data.",
+        ),
+    ],
+    evaluations: Annotated[
+        int, typer.Option(min=10, max=2**20, help="Coalitions to evaluate for each row: more say more.")
+    ] = 128,
+    rows: Annotated[int, typer.Option(min=1, help="Largest number of rows to look at, drawn by the seed.")] = 50,
+    json: Annotated[bool, typer.Option("--json", help="Print the verdict and its numbers as JSON.")] = False,
+    **given: Any,
+) -> None:
+    """Say how far the values in FILE are from the Shapley values, and whether the most important inputs are the right
+    ones, by evaluating some coalitions of inputs."""
+    with _needs("cli"):
+        from dasp.jobs.file_audit import audit_file  # noqa: PLC0415
+    found = audit_file(file, {name: value for name, value in given.items() if value is not None}, evaluations, rows)
+    if json:
+        print(dumps(found.to_json()))
+    else:
+        for line in found.lines():
+            print(line)
 
 
 def _report(output: Path, page: Path, rows: int | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from captum.attr import IntegratedGradients
 from torch import nn
 
 import dasp
-from dasp import ExactShapley, audit, rmse, spearman
+from dasp import ExactShapley, Explainer, audit, rmse, spearman
+from dasp.errors import BadInput
+from dasp.explainer.explanation import explanation_class
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,107 @@ def test_all_outputs_a_background_and_arrays():
     assert len(report.worst(0, 2, output=1)) == 2
     with pytest.raises(ValueError, match="choose one by output="):
         report.worst(0)
+
+
+@pytest.fixture(scope="module")
+def explained():
+    """A model of three outputs, rows, values by one method and the exact ones: (rows, features, outputs)."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)).eval()
+    x = torch.randn(4, 6)
+    return model, x, Explainer(model, background=x[:1])(x), ExactShapley(model).attribute(x, x[:1])
+
+
+def test_layouts_of_shap_and_captum_are_told_apart(explained):
+    model, x, explanation, exact = explained
+    last = exact.movedim(1, 2)
+    groups = torch.tensor([0, 0, 1, 1, 2, 2])
+    grouped = Explainer(model, background=x[:1], feature_mask=groups)(x)
+    arguments = {"baselines": x[:1], "evaluations": 64}
+    whole = [audit(model, given, x, **arguments) for given in (explanation, exact, last.numpy())]
+    of_one = [
+        audit(model, given, x, target=2, **arguments)
+        for given in (explanation, explanation[..., 2], last, exact[:, 2], [exact[:, i].numpy() for i in range(3)])
+    ]
+    others = [
+        audit(model, grouped, x, feature_mask=groups, **arguments),
+        audit(model, explanation[1], x[1:2], baselines=x[:1]),
+        audit(model, explanation, baselines=x[:1], target="predicted", versus="second"),
+        audit(model, explanation_class()(last.numpy(), explanation.base_values, x.numpy()), baselines=x[:1]),
+    ]
+    for report in (*whole, *of_one, *others):
+        assert float(report.rmse.high.max()) < 1e-5
+        assert report.verdict.startswith("these values are off by less than 1 % of their size; the top ")
+        assert float(report.gap.abs().max()) < 1e-5
+    assert [each.stated_base is None for each in of_one] == [False, False, True, True, True]
+
+
+def test_images_with_channels_last():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 1)).eval()
+    x = torch.rand(2, 3, 2, 2)
+    explanation = Explainer(model)(x)
+    assert explanation.values.shape == (2, 2, 2, 3)
+    assert float(audit(model, explanation, x, evaluations=2**12).rmse.high.max()) < 1e-6
+
+
+def test_another_base_is_said(explained):
+    model, x, explanation, _ = explained
+    said = audit(model, explanation, x, target=0).verdict.split("; ")[-1]
+    assert said.startswith("their base value is ")
+    assert said.endswith("they have other baselines, or are of another output or scale")
+    with pytest.raises(BadInput, match="inputs are missing: give the rows"):
+        audit(model, explanation.values)
+
+
+@pytest.mark.parametrize(
+    ("noise", "said"),
+    [
+        (0.0, "the top five can be relied on (right with"),
+        (0.3, "the top five "),
+        (9.0, "the top five cannot be relied on"),
+    ],
+)
+def test_what_is_said_of_the_top_players(trained, noise, said):
+    model, rows, truth = trained
+    given = truth + noise * torch.randn(truth.shape, generator=torch.Generator().manual_seed(3)) * truth.std()
+    report = audit(model, given, rows, evaluations=2**12)
+    assert said in report.verdict
+    size = truth.abs()
+    right = size.gather(1, given.abs().topk(5, 1).indices) >= size.topk(5, 1).values[:, -1:] * (1 - 1e-6)
+    torch.testing.assert_close(report.top.right, right.all(1).double())  # all is known
+    torch.testing.assert_close(report.top.belonging, right.sum(1).double())
+    assert float(report.top.knowable.min()) == 1
+    told = json.loads(json.dumps(report.to_json()))
+    assert (told["verdict"], told["rows"], told["top"]["number"]) == (report.verdict, 40, 5)
+    assert len(told["relative"]["low"]) == 40
+
+
+def test_the_probability_that_the_top_five_are_right_is_one(trained):
+    """Of all rows and errors together: stated probabilities are as high as they come true, coarsely, and the numbers of
+    players that belong there, too."""
+    model, rows, truth = trained
+    stated, true = [], []
+    for seed, noise in enumerate((0.02, 0.1, 0.2, 0.4)):
+        given = truth + noise * torch.randn(truth.shape, generator=torch.Generator().manual_seed(seed)) * truth.std()
+        top = audit(model, given, rows, evaluations=96, seed=seed).top
+        size = truth.abs()
+        right = size.gather(1, given.abs().topk(5, 1).indices) >= size.topk(5, 1).values[:, -1:] * (1 - 1e-6)
+        stated.append(torch.stack([top.right, top.belonging / 5], 1))
+        true.append(torch.stack([right.all(1), right.double().mean(1)], 1).double())
+    probability, truth_of_it = torch.cat(stated), torch.cat(true)
+    for part in (slice(0.0, 0.35), slice(0.35, 0.75), slice(0.75, 1.01)):
+        there = (probability[:, 0] >= part.start) & (probability[:, 0] < part.stop)
+        assert int(there.sum()) > 15
+        off = (probability - truth_of_it)[there].mean(0).abs()
+        assert float(off[0]) < 0.15
+        assert float(off[1]) < 0.04
+
+
+def test_few_evaluations_do_not_tell(trained):
+    model, rows, truth = trained
+    report = audit(model, truth * 0.01, rows, evaluations=10)
+    assert "takes more evaluations to say" in report.verdict or "with care" in report.verdict
 
 
 def test_what_cannot_be_audited(trained):

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from explain_files import FACTORY, rows, write_csv
+from explain_files import FACTORY, dasp, rows, write_csv
 from PIL import Image, PngImagePlugin
 from small_language import bert_tokenizer
 from torch import nn
@@ -284,3 +284,24 @@ def _folders_of_language(here: Path) -> None:
         (here / file).parent.mkdir()
         (here / file).write_text("{}")
     (here / "language" / "model.safetensors").write_bytes(b"\x08\x00nothing of use")
+
+
+def write_outputs(here: Path) -> None:
+    """Outputs of `dasp explain`, and files of values, for the table of audits."""
+    write_csv(here / "done-rows.csv", rows() + 1)
+    write_csv(here / "good.csv", rows(2))
+    for name in ("done", "edited"):
+        assert dasp("explain", "small:build", "done-rows.csv", "-o", f"{name}.csv", "--target", "0").code == 0
+    (here / "edited.csv").write_text((here / "edited.csv").read_text().replace("0.", "1."))
+    (here / "done-rows.csv").rename(here / "gone.csv")
+    assert dasp("explain", "small:build", "gone.csv", "-o", "lost.csv").code == 0
+    (here / "gone.csv").rename(here / "done-rows.csv")
+    told = json.loads((here / "done.csv.json").read_text())
+    pd.DataFrame(rows(1), columns=list("abcd")).assign(**{"the name": ["P77"]}).to_csv(
+        here / "stranger.csv", index=False
+    )
+    table = pa.table({"id": [0], "base_value": [0.0], "gap": [0.0]})
+    texts = {**told["dasp"], "options": {**told["dasp"]["options"], "text": "said"}}
+    for name, record in (("newer", {"version": 9}), ("texts", texts)):
+        metadata = {"dasp": json.dumps(record), "dasp rows": "1"}
+        pq.write_table(table.replace_schema_metadata(metadata), here / f"{name}.parquet")

@@ -377,3 +377,42 @@ CASES: dict[str, tuple[str, str]] = {
     "no data": ("small:build", "Missing argument 'DATA'"),
     "unknown option": ("small:build rows.csv --speed 3", "No such option: --speed"),
 }  # fmt: skip
+
+# The same of `dasp audit`. Of the files of values, done.csv is an output of dasp explain.
+AUDITS: dict[str, tuple[str, str]] = {
+    "no such file": ("absent.csv", "absent.csv: no such file"),
+    "file that is a folder": ("images", "images: is a folder; a file is needed"),
+    "values without a record": ("rows.csv", "has no record of dasp explain, so --model and --data must say what"),
+    "values without data": ("rows.csv --model small:build", "so --data must say what the values are of"),
+    "record of another version": ("newer.parquet", "has a record of version 9, and this version of dasp reads"),
+    "output that was changed": ("edited.csv", "edited.csv: cannot be read: has changed since it was written"),
+    "output of texts": ("texts.parquet", "texts.parquet: is of texts, and audits are of rows of numbers"),
+    "output whose data is elsewhere": ("lost.csv", "was made with gone.csv, which is neither beside it nor here"),
+    "output of other data": ("done.csv --data rows.csv", "was made of another file than the one that DATA names"),
+    "output of another model": ("done.csv --model small:wide", "rows of done-rows.csv, of shape (4,)"),
+    "output of a model with other weights": (
+        "done.csv --model small:unseeded", "was made of a model with other parameters than small:unseeded has"),
+    "option that the record has": ("done.csv --target 1", "its record says what --target was: leave it out, not '1'"),
+    "option of a file that was not read": ("done.csv --background rows.npy", "what --background was: leave it out"),
+    "values of too few columns": (
+        "narrow.csv --model small:build --data rows.csv", "narrow.csv: no column 'd'; there are 'a', 'b', 'c'"),
+    "values of too few rows": (
+        "good.csv --model small:build --data rows.csv", "has 2 rows, and rows.csv has 10: give both a column of ids"),
+    "values with ids only in the data": (
+        "rows.csv --model small:build --data named.csv --id 'the name'", "rows.csv: has no column 'the name' (--id)"),
+    "values of a row that is not there": (
+        "stranger.csv --model small:build --data named.csv --id 'the name'", "row of id P77, which named.csv has not"),
+    "values that are missing": (
+        "missing.csv --model small:build --data good.csv", "a value is missing or not finite in the row of id 1"),
+    "values that are text": ("text.csv --model small:build --data good.csv", "not a number: 'two'"),
+    "values of another shape": (
+        "cube.npy --model small:build --data rows.npy", "rows have the shape (2, 2); (4,) is needed, that of the data"),
+    "values of images in a table": (
+        "rows.csv --model small:pictures --data images", "players here have no names: write values as a .npy"),
+    "unknown kind of values": ("rows.xlsx --model small:build --data rows.csv", "unknown kind of file '.xlsx'"),
+    "values that are a pipe": ("pipe.csv --model small:build --data rows.csv", "pipe.csv: is a pipe"),
+    "too few evaluations": ("done.csv --evaluations 3", "Invalid value for '--evaluations'"),
+    "no rows": ("done.csv --rows 0", "Invalid value for '--rows'"),
+    "model without finite coalitions": (
+        "poles.npy --model small:Pole --data poles.npy --baselines 7", "poles.npy: cannot be audited: "),
+}  # fmt: skip

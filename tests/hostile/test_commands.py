@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bad_files import write_bad_files
-from commands import CASES
+from bad_files import write_bad_files, write_outputs
+from commands import AUDITS, CASES
 from explain_files import FACTORY, besides_random, dasp, rows
 from filelock import FileLock
 
@@ -39,6 +39,27 @@ def test_one_line_and_exit_code_2(name, folder, before):
     command, expected = CASES[name]
     result = dasp("explain", *shlex.split(command), *([] if " -o " in command else ["-o", "out.parquet"]))
     assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert result.err.startswith("dasp: ")
+    assert expected in result.err
+    _nothing_left(folder, before)
+
+
+@pytest.fixture(scope="module")
+def with_values(folder):
+    """Outputs of dasp explain, whole and otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_outputs(folder)
+
+
+@pytest.mark.usefixtures("with_values")
+@pytest.mark.parametrize("name", AUDITS)
+def test_one_line_and_exit_code_2_of_audits(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = {str(file) for file in folder.rglob("*") if "__pycache__" not in str(file)}
+    command, expected = AUDITS[name]
+    result = dasp("audit", *shlex.split(command))
+    assert (result.code, result.err.count("\n"), result.out) == (2, 1, ""), result.err
     assert result.err.startswith("dasp: ")
     assert expected in result.err
     _nothing_left(folder, before)

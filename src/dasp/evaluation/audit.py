@@ -2,14 +2,18 @@
 
 It is `BayesianShapley` with the attributions as prior, read the other way round: what evaluations say of the prior's
 error is the answer. Nothing is thought of the attributions beforehand that a few evaluations could not overrule.
+
+Attributions come in several layouts: Captum's, with outputs behind the rows, and SHAP's, with outputs last, channels
+last, and a column for each player. They are told apart by their shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +23,7 @@ from dasp.attribution.bayesian.posterior import Trust, posterior
 from dasp.attribution.bayesian.priors import covariances
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
+from dasp.errors import BadInput
 from dasp.evaluation.compare import spearman
 from dasp.games.call_options import read_options
 from dasp.games.evaluator import Evaluator
@@ -26,14 +31,21 @@ from dasp.games.idle_players import Active
 from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, contrasted
 from dasp.models.calling import Output, forward_of
+from dasp.models.wrappers import own_dtype
 
-__all__ = ["Audit", "Discrepancy", "Interval", "audit", "audited"]
+__all__ = ["Audit", "Discrepancy", "Interval", "TopPlayers", "audit", "audited"]
 
 # Signal to noise of attributions that may be anything: a tenth and ten times the centre are both within reach. Chosen
 # on the development networks of benchmarks/audit.py.
 _ANYTHING = Trust(1, 2)
 _DRAWS = 200
 _QUANTILES = (0.5, 0.025, 0.975)  # in the order of an Interval
+_TOP = 5  # players
+_TIED = 1e-5  # of a row's largest value: what values may differ by and be the same
+_SURE, _UNSURE = 0.9, 0.5  # probabilities that the top players are the right ones
+_HARDLY = 0.75  # of that of the best guess
+_BASE = 1e-3  # of the scale of the outputs: what a base value may be off by
+_WORDS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
 
 
 @dataclass(frozen=True)
@@ -67,16 +79,114 @@ class Discrepancy:
 
 
 @dataclass(frozen=True)
+class TopPlayers:
+    """The evidence on the players that attributions call the most important of a row: the `number` of those whose
+    attributions are largest in absolute value. They are *right* if no other player has a larger Shapley value (in
+    absolute value); their order among each other does not count, and ties are right.
+
+    Each of the three is (rows, *outputs), from draws of the Shapley values from their posterior distribution, given the
+    coalitions that were evaluated; where all of them were, the values are known, and so each is 0 or 1, or a count.
+    """
+
+    number: int
+    right: Tensor  # the probability that these players are the right ones
+    belonging: Tensor  # the expected number of them that are among the right ones
+    knowable: Tensor  # the probability that the players that the evaluations themselves speak for are the right ones
+
+    @property
+    def verdict(self) -> str:
+        """Whether the top players can be relied on, by the means over all rows and outputs: they can be if they are
+        right with a probability of at least 90 %, and cannot be below 50 %. If the evaluations themselves know hardly
+        better who the right ones are (`right` is more than three quarters of `knowable`), they do not tell."""
+        right, belonging, knowable = (float(part.mean()) for part in (self.right, self.belonging, self.knowable))
+        one = self.number == 1
+        who = f"the top {'player' if one else _WORDS[self.number]}"
+        odds = f"right with a probability of {_share(right)}"
+        if not one:
+            odds += f", and {belonging:.1f} of them belong there"
+        if right >= _SURE:
+            return f"{who} can be relied on ({odds})"
+        if right >= _UNSURE:
+            return f"{who} {'is' if one else 'are'} to be taken with care ({odds})"
+        if right <= _HARDLY * knowable:
+            return f"{who} cannot be relied on ({odds})"
+        return f"whether {who} can be relied on takes more evaluations to say ({odds}, as far as is known)"
+
+
+@dataclass(frozen=True)
 class Audit:
-    """The result of an audit: how far attributions are from the Shapley values. Numbers are (rows, *outputs)."""
+    """The result of an audit: how far attributions are from the Shapley values. Numbers are (rows, *outputs).
+
+    `verdict` says it in a sentence, `str(report)` in some lines.
+    """
 
     rmse: Interval
     relative: Interval  # the RMSE divided by the root mean square of the Shapley values
     correlation: Interval  # Spearman's, of attributions and Shapley values
+    top: TopPlayers | None  # None if rows have one player
+    gap: Tensor  # Σ attributions − (f(x) − f(baseline))
+    base: Tensor  # f(baseline), or its mean over a background
+    stated_base: Tensor | None  # the base value that the attributions came with
     values: Any  # the Shapley values as far as they are known, in the shape of the attributions
     std: Any  # their standard deviations
     evaluations: int  # coalitions that were evaluated for each row; for rows with few players, all there are
     _rows: list[_Row] = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """How far off the values are, whether their top players can be relied on (see `TopPlayers`), and whether they
+        have the base value of the model at these baselines: in a sentence."""
+        parts = [self._size(), *([] if self.top is None else [self.top.verdict]), *self._other_base()]
+        return "; ".join(parts)
+
+    def _size(self) -> str:
+        middle, low, high = (float(each.flatten().nanmedian()) for each in self._parts(self.relative))
+        if middle != middle:  # noqa: PLR0124 (NaN)
+            return "these values cannot be measured, as the Shapley values are all 0"
+        if _share(high) == "0 %":
+            return "these values are off by less than 1 % of their size"
+        known = "" if _share(low) == _share(high) else f" ({_share(low)} to {_share(high)})"
+        return f"these values are off by about {_share(middle)} of their size{known}"
+
+    def _other_base(self) -> Iterator[str]:
+        if self.stated_base is None:
+            return
+        scale = torch.maximum(self.base.abs(), (self.base + self.gap).abs()).max().clamp(min=1e-12)
+        off = (self.stated_base - self.base).abs()
+        if bool((off > _BASE * scale).any()):
+            place = int(off.argmax())
+            stated, own = (float(each.flatten()[place]) for each in (self.stated_base, self.base))
+            yield (
+                f"their base value is {stated:.3g}, and the model's is {own:.3g} here: they have other baselines, or "
+                "are of another output or scale"
+            )
+
+    @staticmethod
+    def _parts(interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
+        return interval.middle, interval.low, interval.high
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict and the numbers that it rests on as JSON has them; null where a number is not finite."""
+        intervals = {"rmse": self.rmse, "relative": self.relative, "correlation": self.correlation}
+        top = self.top
+        return {
+            "verdict": self.verdict,
+            "rows": len(self._rows),
+            "evaluations": self.evaluations,
+            **{
+                name: {part: _plain(getattr(own, part)) for part in ("middle", "low", "high")}
+                for name, own in intervals.items()
+            },
+            "top": None
+            if top is None
+            else {
+                "number": top.number,
+                **{part: _plain(getattr(top, part)) for part in ("right", "belonging", "knowable")},
+            },
+            "gap": _plain(self.gap),
+            "base": _plain(self.base),
+            "stated_base": None if self.stated_base is None else _plain(self.stated_base),
+        }
 
     def worst(self, row: int = 0, number: int = 5, output: Any = ()) -> list[Discrepancy]:
         """Return the players of a row whose attributions are most off, the worst first. Their numbers are those of the
@@ -89,22 +199,26 @@ class Audit:
         order = (given - found).abs().argsort(descending=True)[:number].tolist()
         return [Discrepancy(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
 
-    def __str__(self) -> str:
+    def numbers(self) -> list[str]:
+        """Return the numbers that the verdict rests on, as lines of a text."""
         rows, several = len(self._rows), self.rmse.middle.dim() > 1
         over = "rows and outputs" if several else "rows"
         lines = [f"{rows} row{'s' * (rows != 1)}, {self.evaluations} evaluations each: median over {over}"]
         for name, interval in (
             ("RMSE", self.rmse), ("relative to the values", self.relative), ("rank correlation", self.correlation),
         ):  # fmt: skip
-            flat = [x.flatten().nanmedian() for x in (interval.middle, interval.low, interval.high)]
+            flat = [x.flatten().nanmedian() for x in self._parts(interval)]
             lines.append(f"  {name:24}{Interval(*flat)}")
-        return "\n".join(lines)
+        return [*lines, f"  {'sum less f(x) − f(base)':24}{float(self.gap.abs().flatten().median()):.3g}"]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.verdict.split("; "), *self.numbers()])
 
 
 def audit(
     forward_func: Callable[..., Any],
     attributions: Any,
-    inputs: Tensors,
+    inputs: Tensors | None = None,
     baselines: Baselines = None,
     target: Target = None,
     additional_forward_args: Any = None,
@@ -120,11 +234,13 @@ def audit(
 
     Args:
         forward_func: the model, or any callable, as in Captum.
-        attributions: the attributions of any method: a tensor, an array, or an object whose `values` are such, in the
-            shape of the inputs, or (rows, outputs, *input) with target=None. With a feature mask, every entry has the
-            value of its group, as Captum gives it, or entries are added up.
+        attributions: the attributions of any method: a `shap.Explanation`, a tensor or an array, or such for each
+            input. They have the shape of the inputs, or (rows, players) with a column for each player; with target=None
+            outputs come behind the rows, as Captum has them, or last, as SHAP has them. Of values for all outputs,
+            those of `target` are taken. With a feature mask, every entry has the value of its group, as Captum gives
+            it, or entries are added up. An explanation's base values are compared with the model's.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
-            `DASP.attribute`: the same baselines, above all.
+            `DASP.attribute`: the same baselines, above all. Inputs are those in an explanation, unless given.
         versus: the output that is subtracted from `target`, for attributions of their difference, as of an `Explainer`.
         output: what is explained of the model's result, as of an `Explainer`: a name or index, a function, or
             "probability" or "logit".
@@ -138,7 +254,15 @@ def audit(
     >>> report = audit(model, model[0].weight.sum(0).expand(2, -1), x)
     >>> bool((report.rmse.low < report.rmse.high).all()), report.values.shape
     (True, torch.Size([2, 12]))
+    >>> from dasp import ExactShapley
+    >>> halves = ExactShapley(model).attribute(x) / 2
+    >>> for part in audit(model, halves, x, evaluations=2**12).verdict.split("; "):
+    ...     print(part)
+    these values are off by about 50 % of their size
+    the top five can be relied on (right with a probability of 100 %, and 5.0 of them belong there)
     """
+    if inputs is None:
+        inputs = _own_inputs(attributions, forward_func)
     given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
     own = read_options(given, {"internal_batch_size": None})
     arguments = Arguments.given(inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask)
@@ -151,7 +275,7 @@ def audited(
     request: Request, attributions: Any, evaluations: int, seed: int = 0, internal_batch_size: int | None = None
 ) -> Audit:
     """Return the audit of attributions that answer a request; the arguments are those of `audit`."""
-    given = _values(attributions, request)
+    given, stated_base = _values(attributions, request), _stated_base(attributions, request)
     active = Active.of(request, apart=True)  # a busy player's error is not to be given to an idle one
     fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
     if evaluations < fewest:
@@ -171,7 +295,15 @@ def audited(
     relative = Interval(rmse.middle / size, rmse.low / size, rmse.high / size)
     correlation = _stacked([row.correlation(seed) for row in rows])
     made = min(evaluations, max((2**game.count for game in active.request.games), default=2))
-    return Audit(rmse, relative, correlation, request.answer(found), request.answer(std), made, rows)
+    number = min(_TOP, min(game.count for game in request.games) - 1)
+    top = None
+    if number:
+        tops = [row.top(number, seed) for row in rows]
+        top = TopPlayers(number, *(torch.stack(parts) for parts in zip(*tops, strict=True)))
+    return Audit(
+        rmse, relative, correlation, top, request.gaps(given).cpu().double(), request.empty.cpu().double(), stated_base,
+        request.answer(found), request.answer(std), made, rows,
+    )  # fmt: skip
 
 
 def _by_row(parts: list[Tensor]) -> list[Tensor]:
@@ -179,10 +311,27 @@ def _by_row(parts: list[Tensor]) -> list[Tensor]:
     return [row for part in parts for row in part.cpu().double().unbind(1)]
 
 
+def _own_inputs(attributions: Any, model: Any) -> Tensors:
+    """Return the inputs that an explanation has, in the model's dtype."""
+    data = getattr(attributions, "data", None) if _is_explanation(attributions) else None
+    array = None if data is None else np.asarray(data)
+    if array is None or array.dtype.kind not in "fiub":
+        raise BadInput(
+            "inputs are missing: give the rows that the attributions are of, as the model takes them; only those of an "
+            "explanation with numbers as data are known"
+        )
+    rows = torch.as_tensor(np.ascontiguousarray(array[None] if array.ndim == 1 else array))
+    return rows.to(own_dtype(model) or torch.get_default_dtype())
+
+
+def _is_explanation(attributions: Any) -> bool:
+    """Return True for a `shap.Explanation`, or what is like it."""
+    return hasattr(attributions, "values") and hasattr(attributions, "base_values")
+
+
 def _values(attributions: Any, request: Request) -> list[Tensor]:
     """Return the attributions of the players of each game, (players, rows, *selected)."""
-    several = request.in_order(attributions)
-    tensors = tuple(torch.as_tensor(x if isinstance(x, Tensor) else getattr(x, "values", x)) for x in several)
+    tensors = _in_shape(attributions, request)
     values = request.values_of(tensors)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the attributions have NaN or infinite entries")
@@ -190,6 +339,105 @@ def _values(attributions: Any, request: Request) -> list[Tensor]:
     pairs = zip(request.in_order(again), tensors, strict=True)
     whole = all(torch.allclose(x.double(), y.to(x).double(), rtol=1e-3, atol=0) for x, y in pairs)
     return values if whole else request.values_of(tensors, whole=False)
+
+
+def _in_shape(attributions: Any, request: Request) -> tuple[Tensor, ...]:
+    """Return attributions to each input as Captum has them, (rows, *selected, *entry)."""
+    inputs = len(request.games[0].masks)
+    if isinstance(attributions, list):  # of SHAP's: for each input, or for each output of the only input
+        stacked = inputs == 1 and len(attributions) > 0
+        attributions = torch.stack([_tensor(x) for x in attributions], -1) if stacked else tuple(attributions)
+    several = request.in_order(attributions)
+    tensors = tuple(_tensor(x) for x in several)
+    if len(tensors) == 1 and (found := _by_player(tensors[0], request)) is not None:
+        return found
+    if len(tensors) != inputs:
+        return tensors  # which is an error soon
+    return tuple(
+        _by_entry(x, request, tuple(mask.shape), shap=_is_explanation(given))
+        for x, given, mask in zip(tensors, several, request.games[0].masks, strict=True)
+    )
+
+
+def _tensor(given: Any) -> Tensor:
+    if isinstance(given, Tensor):
+        return given.detach()
+    values = getattr(given, "values", given)
+    return torch.as_tensor(np.asarray(given if callable(values) else values))
+
+
+def _by_entry(x: Tensor, request: Request, entry: tuple[int, ...], *, shap: bool) -> Tensor:
+    """Return attributions to an input (rows, *selected, *entry); what has no such layout stays as it is."""
+    found = _with_outputs(x, request, entry, shap=shap)
+    if found is None and len(entry) == 3:
+        last = _with_outputs(x, request, (*entry[1:], entry[0]), shap=True)
+        found = None if last is None else last.movedim(-1, -3)
+    return x if found is None else found
+
+
+def _by_player(x: Tensor, request: Request) -> tuple[Tensor, ...] | None:
+    """Return attributions with a column for each player as attributions to all entries; None if they have none."""
+    counts = {game.count for game in request.games}
+    shapes = [tuple(mask.shape) for mask in request.games[0].masks]
+    if len(counts) > 1 or (len(shapes) == 1 and _with_outputs(x, request, shapes[0], shap=False) is not None):
+        return None
+    found = _with_outputs(x, request, (*counts,), shap=True)
+    if found is None:
+        return None
+    return tuple(
+        torch.cat([found[rows][..., game.masks[i].cpu()] for rows, game, _ in request.parts()])
+        for i in range(len(shapes))
+    )
+
+
+def _with_outputs(x: Tensor, request: Request, entry: tuple[int, ...], *, shap: bool) -> Tensor | None:
+    """Return (rows, *selected, *entry) of numbers in one of the layouts; None if they are in none of them."""
+    rows, selected = len(request.full), tuple(request.full.shape[1:])
+    x = x[None] if rows == 1 and x.dim() == len(entry) + len(selected) and x.shape[:1] != (1,) else x
+    first, last = (rows, *selected, *entry), (rows, *entry, *selected)
+    if tuple(x.shape) == first and not (shap and selected and first == last):
+        return x
+    if tuple(x.shape) == last:
+        return x.movedim(tuple(range(1 + len(entry), x.dim())), tuple(range(1, 1 + len(selected))))
+    if selected:
+        return None
+    if tuple(x.shape) == (*last, 1):
+        return x[..., 0]
+    outputs = request.selection.outputs
+    if tuple(x.shape) == (*last, outputs.numel()):  # of all outputs
+        return request.selection(x.movedim(0, -2).unflatten(-1, tuple(outputs))).movedim(-1, 0)
+    return None
+
+
+def _stated_base(attributions: Any, request: Request) -> Tensor | None:
+    """Return the base values of an explanation, (rows, *selected), if it has some that can be those."""
+    if not _is_explanation(attributions) or attributions.base_values is None:
+        return None
+    base = torch.as_tensor(np.asarray(attributions.base_values, dtype=np.float64))
+    full = request.full.cpu().double()
+    outputs, rows = request.selection.outputs, len(full)
+    if full.dim() == 1 and outputs.numel() > 1 and base.shape in ((rows, outputs.numel()), (outputs.numel(),)):
+        return request.selection(base.expand(rows, -1).unflatten(-1, tuple(outputs)))
+    base = base[:, 0] if full.dim() == 1 and base.shape == (rows, 1) else base
+    return base.expand(full.shape) if base.dim() == 0 or base.shape in (full.shape, full.shape[1:]) else None
+
+
+def _share(number: float) -> str:
+    """Return a share as a text.
+
+    >>> _share(0.401)
+    '40 %'
+    """
+    return f"{100 * number:.0f} %"
+
+
+def _plain(numbers: Tensor) -> Any:
+    """Return numbers as nested lists; None for those that are not finite."""
+
+    def finite(part: Any) -> Any:
+        return [finite(each) for each in part] if isinstance(part, list) else part if np.isfinite(part) else None
+
+    return finite(numbers.tolist())
 
 
 @dataclass(frozen=True)
@@ -253,11 +501,30 @@ class _Row:
         """Return the root mean square of the Shapley values."""
         return (self.mean.square() + self.std.square()).mean(0).sqrt()
 
-    def correlation(self, seed: int) -> Interval:
-        """Return Spearman's correlation with values drawn from their posterior; players as if independent."""
+    def drawn(self, seed: int) -> Tensor:
+        """Draw values from their posterior, (draws, players, *selected); players as if independent."""
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(_DRAWS, *self.mean.shape, generator=generator, dtype=torch.float64)
-        drawn = self.mean + self.std * noise * self.scales.sqrt()[:, None]
+        return self.mean + self.std * noise * self.scales.sqrt()[:, None]
+
+    def top(self, number: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what `TopPlayers` has of this row."""
+        sizes = self.drawn(seed).abs()
+        tied = _TIED * sizes.amax(1, keepdim=True)
+        least = sizes.topk(number, 1).values[:, -1:] - tied  # of the right ones
+        among = sizes >= least
+
+        def chosen(values: Tensor) -> Tensor:
+            places = values.abs().topk(number, 0).indices.expand(_DRAWS, number, *values.shape[1:])
+            return among.gather(1, places)
+
+        stated, best = chosen(self.given), chosen(self.mean)
+        right, knowable = (each.all(1).double().mean(0) for each in (stated, best))
+        return right, stated.double().sum(1).mean(0), knowable
+
+    def correlation(self, seed: int) -> Interval:
+        """Return Spearman's correlation with values drawn from their posterior."""
+        drawn = self.drawn(seed)
         given = self.given.expand(drawn.shape)
         pairs = (x.movedim(1, -1).flatten(0, -2) for x in (given, drawn))
         found = spearman(*pairs).unflatten(0, (_DRAWS, *self.mean.shape[1:]))

@@ -120,7 +120,8 @@ class Explainer:
             a pipeline that ends in an MLP, it is what comes before.
 
     A model with several inputs takes a tuple of them, or a dictionary by keyword; what else is given for each input
-    (`background`, `baselines`, `feature_mask`, `feature_names`) is then so, too.
+    (`background`, `baselines`, `feature_mask`, `players`, `feature_names`) is then so, too, the last three for those
+    inputs alone that have some: `players={"image": "block:8"}`.
 
     `method` and `reason` of an explanation say which method was taken and why; so does the log, "dasp". The explainer
     itself does not change, and threads may share it. `TextExplainer` has the same options, as far as texts have them.
@@ -252,8 +253,12 @@ class Explainer:
 
         Values are (rows, *features), with all outputs (rows, *features, outputs). Groups of `feature_mask` are one
         column each, so that values sum to what they explain. Images of 1, 3 or 4 channels come with the channels last,
-        as `shap.image_plot` wants them, and the value of a group is spread evenly over its pixels. Of several inputs,
-        each has an explanation, in a tuple or a dictionary as they are; all values together make up the prediction.
+        as `shap.image_plot` wants them, and the value of a group is spread evenly over its pixels.
+
+        Of several inputs there is one explanation, with a column for each player of any of them: "age", or "image:
+        block 3" where players have no names of their own. `explanation["image"]` is the part of one input, and
+        `explanation.parts` has all of them. A part leads to the model's output, too: it has a column for each of the
+        other inputs, or, in the shape of an image or a series, their contributions in its `base_values`.
 
         A single row, X[0], has the explanation of a single row, which waterfalls take.
 

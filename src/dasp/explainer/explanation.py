@@ -8,6 +8,10 @@ pixel by pixel: there a group's value is spread over its pixels, as SHAP's own e
 come last, where `shap.image_plot` looks for them. A text has as many values as pieces, so the values of several texts
 are ragged: arrays of arrays, as SHAP's own are. Pieces that are no players have the value 0. All numbers are in
 float64, as waterfalls place their labels 1e-8 apart.
+
+Of several inputs there is one explanation, with a column for each player of any of them, since only all of them
+together lead from the base to the prediction. A part of it, the players of one input, leads there as well: what the
+other inputs contribute is in a column for each of them, or, where the part has the shape of its input, in its base.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -37,9 +42,9 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "Interactions", "Semivalues", "explanation_class", "fitting_names", "is_image",
-    "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_texts",
-    "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Semivalues", "explanation_class", "fitting_names",
+    "is_image", "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game",
+    "shap_explanation_of_inputs", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -337,16 +342,23 @@ def explanation_class() -> Any:
         evaluated = None
         background_std = None
         row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
+        parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
+        is_row = False  # it is one row of an explanation of rows
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
+            copied.parts, copied.is_row = self.parts, self.is_row
             return copied
 
         def __getitem__(self, item: Any) -> Any:
+            if isinstance(item, str) and item in self.parts:
+                return self.parts[item]
             part = super().__getitem__(item)
+            part.parts = self._parts_of(item)
+            part.is_row = self.is_row or isinstance(item[0] if isinstance(item, tuple) else item, (int, np.integer))
             rows = item[0] if isinstance(item, tuple) else item
             if len(set(self.choices)) > 1 and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
@@ -355,6 +367,21 @@ def explanation_class() -> Any:
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
             return part
+
+        def _parts_of(self, item: Any) -> dict[str, Any]:
+            """The parts of some rows, or of an output; none of what is chosen by columns."""
+            items = item if isinstance(item, tuple) else (item,)
+            every = slice(None)
+            if items[0] is Ellipsis and len(items) == 2 and np.ndim(self.values) == 3 - self.is_row:
+                items = (every,) * (2 - self.is_row) + items[1:]  # of an output
+            rows, others = items[: 1 - self.is_row], items[1 - self.is_row :]
+            columns = all(each is Ellipsis or (isinstance(each, slice) and each == every) for each in others[:1])
+            if not self.parts or not columns or len(others) > 2 or any(isinstance(row, str) for row in rows):
+                return {}
+            if len(others) < 2:
+                return {name: part[rows[0]] if rows else part for name, part in self.parts.items()}
+            between = {name: np.ndim(part.values) - len(rows) - 1 for name, part in self.parts.items()}
+            return {name: part[(*rows, *[every] * between[name], others[1])] for name, part in self.parts.items()}
 
         def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             """The same of some values, if these are chosen by numbers."""
@@ -373,6 +400,7 @@ def explanation_class() -> Any:
             """Means, sums and largest values over rows are of no row's evaluations."""
             found = super()._numpy_func(fname, **kwargs)
             found.evaluated = found.background_std = None
+            found.parts = {}
             return found
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
@@ -470,6 +498,165 @@ def shap_explanation(
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
     explanation.background_std = background_std
     return explanation
+
+
+@dataclass(frozen=True)
+class InputOfModel:
+    """One of several inputs of a model, with the values of its players; see `Attributions`."""
+
+    name: str
+    values: Tensor
+    std: Tensor | None
+    background_std: Tensor | None
+    data: np.ndarray
+    feature_mask: Tensor  # the player of each entry; none of them has entries in other inputs
+    names: Sequence[str] | None  # of the columns or the players, if they are known
+    kind: str | None = None  # of the players, "block" say; None if every entry is one
+
+    @property
+    def has_columns(self) -> bool:
+        """True if its values are columns, and not an array in the shape of the input."""
+        return self.data.ndim == 2 or (self.kind is not None and not is_image(self.data.shape))
+
+    def columns(self, outputs: int) -> _Columns:
+        """Return its players as columns. The data of a group of an array's entries is their mean."""
+        parts = [_as_features(part, outputs, self.data) for part in (self.values, self.std, self.background_std)]
+        own_masks = self.feature_mask.dim() == self.data.ndim and len(self.feature_mask) > 1
+        rows = range(len(self.data)) if own_masks else (slice(None),)
+        groups = []
+        for row in rows:
+            at = slice(row, row + 1) if isinstance(row, int) else row
+            mask = self.feature_mask[at] if own_masks else self.feature_mask
+            groups.append((at, _Groups(mask, self.data[at]), mask.unique()))
+        labels = groups[0][2]
+        if any(not torch.equal(each, labels) for *_, each in groups):
+            raise BadInput(
+                f"rows have different numbers of players in {self.name!r}, and columns are the same for all rows: take "
+                "`attribute`"
+            )
+        first = groups[0][1]
+        values = [None if x is None else np.concatenate([each.columns(x[at]) for at, each, _ in groups]) for x in parts]
+        data = [
+            each.data(self.data[at]) if self.data.ndim == 2 else each.means(self.data[at]) for at, each, _ in groups
+        ]
+        assert values[0] is not None
+        return _Columns(
+            labels.numpy(),
+            values[0],
+            values[1],
+            values[2],
+            np.concatenate(data),
+            self._names(first),
+            self.names is None,
+        )
+
+    def _names(self, groups: _Groups) -> list[str]:
+        if self.names is not None:
+            if len(self.names) not in (len(groups.members), groups.player.size):
+                _checked(self.names, len(groups.members), "feature")
+            return groups.names(self.names)
+        if len(groups.members) == 1:
+            return [self.name]
+        if self.kind is not None:
+            return [f"{self.name}: {self.kind} {player}" for player in range(len(groups.members))]
+        places = [np.unravel_index(entries[0], groups.player.shape) for entries in groups.members]
+        return [f"{self.name}: {', '.join(map(str, map(int, place)))}" for place in places]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Players as columns, (rows, players, …), in the order of their numbers."""
+
+    labels: np.ndarray
+    values: np.ndarray
+    std: np.ndarray | None
+    background_std: np.ndarray | None
+    data: np.ndarray
+    names: list[str]
+    made_up: bool = False  # the names were not given
+
+    @staticmethod
+    def beside(parts: Sequence[_Columns]) -> _Columns:
+        """Put columns side by side; data are numbers if all of them are."""
+
+        def joined(name: str) -> Any:
+            own = [getattr(part, name) for part in parts]
+            return None if own[0] is None else np.concatenate(own, 0 if name == "labels" else 1)
+
+        numbers = all(part.data.dtype.kind in "fiub" for part in parts)
+        data = np.concatenate([part.data if numbers else part.data.astype(object) for part in parts], 1)
+        return _Columns(
+            joined("labels"), joined("values"), joined("std"), joined("background_std"), data,
+            [name for part in parts for name in part.names],
+        )  # fmt: skip
+
+    def in_order(self) -> _Columns:
+        """Return them in the order of the players' numbers, as evaluations of coalitions have them."""
+        order = np.argsort(self.labels, kind="stable")
+        std, background_std = (None if part is None else part[:, order] for part in (self.std, self.background_std))
+        return _Columns(
+            self.labels[order], self.values[:, order], std, background_std, self.data[:, order],
+            [self.names[i] for i in order],
+        )  # fmt: skip
+
+    def together(self, name: str) -> _Columns:
+        """Return all of them as one column, whose errors add up as if they were independent."""
+
+        def root(part: np.ndarray | None) -> np.ndarray | None:
+            return None if part is None else np.sqrt((part**2).sum(1, keepdims=True))
+
+        data = np.full((len(self.data), 1), f"all {len(self.names)}", dtype=object)
+        values = self.values.sum(1, keepdims=True)
+        return _Columns(self.labels[:1], values, root(self.std), root(self.background_std), data, [name])
+
+
+def shap_explanation_of_inputs(
+    result: Attributions, inputs: Sequence[InputOfModel], output_names: Sequence[str] | None
+) -> Any:
+    """Return the attributions of a model with several inputs as one `shap.Explanation`, with a column for each player
+    of any of them. Columns that have names keep them, unless another input has the same, and others begin with the name
+    of their input. `explanation.parts` has the players of each input."""
+    outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
+    columns = _distinct(inputs, [each.columns(outputs) for each in inputs])
+    base = result.base.reshape(len(result.prediction), *([outputs] if outputs else [])).cpu().double().numpy()
+
+    def explained(own: _Columns) -> Any:
+        found = explanation_class()(
+            own.values, base, own.data, error_std=own.std, feature_names=own.names,
+            output_names=names_of_outputs(result, output_names) if outputs else None,
+        )  # fmt: skip
+        if not outputs:
+            _name_rows(found, names_of_rows(result, output_names))
+        found.choices, found.background_std = result.choices, own.background_std
+        return found
+
+    parts = {}
+    for place, one in enumerate(inputs):
+        others = [(each.name, own) for i, (each, own) in enumerate(zip(inputs, columns, strict=True)) if i != place]
+        if one.has_columns:
+            shown = [own.together(f"all of {name}" if name in columns[place].names else name) for name, own in others]
+            parts[one.name] = explained(_Columns.beside([columns[place], *shown]))
+            continue
+        own = replace(
+            result, values=one.values, std=one.std, background_std=one.background_std,
+            base=result.base + torch.from_numpy(sum(own.values.sum(1) for _, own in others)).reshape(
+                result.prediction.shape).to(result.base),
+        )  # fmt: skip
+        mask = None if one.kind is None else one.feature_mask
+        parts[one.name] = shap_explanation(own, one.data, mask, None, output_names)
+        parts[one.name].evaluated = None
+    whole = explained(_Columns.beside(columns).in_order())
+    whole.evaluated, whole.parts = result.evaluated, parts
+    return whole
+
+
+def _distinct(inputs: Sequence[InputOfModel], columns: list[_Columns]) -> list[_Columns]:
+    """Return columns whose names begin with that of their input where another input has the same."""
+    counts = Counter(name for own in columns for name in own.names)
+    return [
+        replace(own, names=[name if counts[name] == 1 or own.made_up else f"{one.name}: {name}" for name in own.names])
+        for one, own in zip(inputs, columns, strict=True)
+    ]
 
 
 def shap_explanation_of_texts(
@@ -600,6 +787,11 @@ class _Groups:
             numbers = flat[place[0], self.members[place[1]]]
             result[place] = numbers[0] if len(numbers) == 1 else _listed([_written(x) for x in numbers], ", ")
         return result
+
+    def means(self, data: np.ndarray) -> np.ndarray:
+        """Return the mean of each player's entries, (rows, players)."""
+        flat = data.reshape(len(data), -1)
+        return np.stack([flat[:, entries].mean(1) for entries in self.members], 1)
 
     def names(self, names: Sequence[str] | None) -> list[str]:
         """Return the names of the players, made from those of all entries or as they are given for the players."""

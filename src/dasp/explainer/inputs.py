@@ -11,18 +11,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from dasp.errors import BadInput
 from dasp.explainer.encoders import Encoder, ValueNumbers
-from dasp.explainer.explanation import Attributions, is_image, shap_explanation
+from dasp.explainer.explanation import (
+    Attributions,
+    InputOfModel,
+    is_image,
+    shap_explanation,
+    shap_explanation_of_inputs,
+)
 from dasp.games.call_options import number_of, shown, tensor_of
 from dasp.games.request import Arguments
+from dasp.models.calling import innermost
 from dasp.models.misfit import check_plain, check_range, lost_column
 from dasp.models.wrappers import own_dtype, takes_integers
 from dasp.players import named
@@ -49,6 +57,7 @@ class ModelRows:
     tensor: Tensor
     names: list[str] | None = None
     feature_mask: Tensor | None = None  # the player of each entry; None if every entry is one
+    kind: str | None = None  # of the players, such as "block"; None if every entry is one
 
     @staticmethod
     def of(
@@ -150,9 +159,8 @@ class Inputs:
     ) -> None:
         self.device, self.dtype, self.integers = device, own_dtype(model), takes_integers(model)
         self.normalized = normalized  # channels, whose whole numbers become real ones; 1 is for any number of channels
-        self.players = named(players) if isinstance(players, str) else players
-        if not (players is None or callable(self.players)):
-            raise BadInput(f"players are {players!r}: a text like 'superpixel:60', or a function from rows to masks")
+        self.players = {key: _Rule.of(own) for key, own in _rules(players).items()}
+        self.parameters = _parameters(model)
         if players is not None and feature_mask is not None:
             raise BadInput("players and feature_mask are both given: who the players are comes from one of them")
         self.columns = {None: columns}  # of tables, in the model's order
@@ -212,14 +220,20 @@ class Inputs:
         """Return the rows of each input, with their players. A function of the user's that makes players is called here
         and nowhere else, so that a call has one set of players, also if the function is slow or random."""
         found = self._read(given, what)
-        if self.players is None:
-            if unknown := [key for key in self.masks if key not in found]:
-                raise BadInput(f"feature_mask is for {_inputs(unknown)}, and {what} has {_inputs(list(found))}")
-            return {key: replace(rows, feature_mask=self.masks.get(key)) for key, rows in found.items()}
-        if None not in found:
-            raise BadInput("players are named for one input only: for several, give a feature_mask for each")
-        mask = _mask(self.players(found[None].tensor), "the function of players")
-        return {None: replace(found[None], feature_mask=mask)}
+        given = {**self.masks, **self.players}
+        if unknown := [key for key in given if key not in found]:
+            option = "players are" if self.players else "feature_mask is"
+            raise BadInput(f"{option} for {_inputs(unknown)}, and {what} has {_inputs(list(found))}")
+        if not given:
+            return found
+        made = {key: rule.mask(found[key].tensor) for key, rule in self.players.items()}
+        masks = {key: own for key in found if (own := self.masks.get(key, made.get(key))) is not None}
+        masks = masks if len(found) == 1 else _numbered(found, masks, apart=bool(self.players))
+        kinds = {key: rule.kind for key, rule in self.players.items()}
+        return {
+            key: replace(rows, feature_mask=masks[key], kind=kinds.get(key, "group") if key in given else None)
+            for key, rows in found.items()
+        }
 
     def _read(self, given: Any, what: str) -> dict[Any, ModelRows]:
         """Read the rows of each input."""
@@ -324,15 +338,79 @@ class Inputs:
     def explanations(
         self, result: Attributions, parts: dict[Any, ModelRows], output_names: Sequence[str] | None
     ) -> Any:
-        """Return the result as a `shap.Explanation` for each input."""
+        """Return the result as a `shap.Explanation`; one for all inputs together."""
+        names = {key: self.names.get(key) or rows.names or self.columns.get(key) for key, rows in parts.items()}
+        if None in parts:
+            return shap_explanation(result, parts[None].data, parts[None].feature_mask, names[None], output_names)
         _check_disjoint(_masks(parts))
+        masks = _numbered(parts, _masks(parts))
         values, std, background = map(_by_key, (result.values, result.std, result.background_std))
-        found = {}
+        inputs = []
         for key, rows in parts.items():
-            own = replace(result, values=values[key], std=std.get(key), background_std=background.get(key))
-            names = self.names.get(key) or rows.names or self.columns.get(key)
-            found[key] = shap_explanation(own, rows.data, rows.feature_mask, names, output_names)
-        return _together(found)
+            found = values[key], std.get(key), background.get(key)
+            inputs.append(InputOfModel(self._name(key), *found, rows.data, masks[key].cpu(), names[key], rows.kind))
+        return shap_explanation_of_inputs(result, inputs, output_names)
+
+    def _name(self, key: Any) -> str:
+        """Return the name of an input: its keyword, or the model's own word for what is in its place."""
+        if isinstance(key, str):
+            return key
+        return self.parameters[key] if key < len(self.parameters) else f"input {key}"
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Who the players of an input are: a function from rows to masks, and the word for one of them."""
+
+    function: Callable[[Tensor], Any]
+    kind: str
+
+    @staticmethod
+    def of(given: Any) -> _Rule:
+        """Read a text like "superpixel:60", or a function."""
+        if isinstance(given, str):
+            return _Rule(named(given), given.strip().lower().partition(":")[0].partition(",")[0])
+        if not callable(given):
+            raise BadInput(f"players are {given!r}: a text like 'superpixel:60', or a function from rows to masks")
+        return _Rule(given, "group")
+
+    def mask(self, rows: Tensor) -> Tensor:
+        """Return the player of every entry of these rows."""
+        return _mask(self.function(rows), "the function of players")
+
+
+def _rules(players: Any) -> dict[Any, Any]:
+    """Return what says who the players are by the key of the input, of those inputs for which something does."""
+    if isinstance(players, tuple):
+        players = dict(enumerate(players))
+    given = players if isinstance(players, Mapping) else {None: players}
+    return {key: own for key, own in given.items() if own is not None}
+
+
+def _numbered(parts: dict[Any, ModelRows], masks: dict[Any, Tensor], *, apart: bool = False) -> dict[Any, Tensor]:
+    """Return a mask for each input: those that have none get numbers of their own, above all others; with `apart`, all
+    do."""
+    result, start = {}, 0
+    if not apart:
+        result, start = dict(masks), 1 + max((int(mask.max()) for mask in masks.values()), default=-1)
+    for key, rows in parts.items():
+        if key in result:
+            continue
+        size, shape = rows.tensor[0].numel(), rows.tensor.shape[1:]
+        own = masks[key] - masks[key].min() if key in masks else torch.arange(size).view(1, *shape)
+        result[key] = own + start
+        start += int(own.max()) + 1
+    return result
+
+
+def _parameters(model: Any) -> list[str]:
+    """Return the names of a model's parameters that are given by position, as far as they can be known."""
+    function = innermost(model)
+    try:
+        found = signature(function.forward if isinstance(function, nn.Module) else function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
 
 
 def _mask(given: Any, what: str) -> Tensor:
@@ -383,14 +461,14 @@ def _inputs(keys: list[Any]) -> str:
 
 
 def _check_disjoint(masks: dict[Any, Tensor]) -> None:
-    """Refuse players with entries in several inputs, as each of these has an explanation of its own."""
+    """Refuse players with entries in several inputs, of which an explanation has parts."""
     seen: set[int] = set()
     for mask in masks.values():
         own = set(mask.unique().tolist())
         if both := seen & own:
             raise BadInput(
-                f"player {min(both)} of feature_mask is in several inputs, and would be in each explanation: give "
-                "every input numbers of its own, or take `attribute`"
+                f"player {min(both)} of feature_mask is in several inputs, and each part of an explanation has its "
+                "own: give every input numbers of its own, or take `attribute`"
             )
         seen |= own
 

@@ -107,8 +107,9 @@ def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord,
             metrics.rows_per_second = metrics.new_rows / (time.perf_counter() - start)
     seconds = time.perf_counter() - start
     model = options.model if ":" in options.model else Path(options.model).name
+    names = {name: path.name for name, path in options.files().items()}
     result = JobResult(
-        model, options.data.name, planned.outputs.shape[1], planned.classes or (), evaluations=metrics.evaluations
+        model, options.data.name, planned.outputs.shape[1], planned.classes or (), metrics.evaluations, files=names
     )
     with waiting(options, "writing the output"):
         written = parts.finish(chunks, record, result)

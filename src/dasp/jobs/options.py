@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from dasp.errors import BadInput, line_of
 
-__all__ = ["OPTIONS", "Option", "Options", "check_page", "is_utf8", "name_of", "number_of"]
+__all__ = ["AUDIT_OPTIONS", "OPTIONS", "Option", "Options", "check_page", "is_utf8", "name_of", "number_of"]
 
 _PLAYER_FILES = (".json", ".npy")
 _PIECES = ("word", "token", "sentence")
@@ -282,6 +282,13 @@ class Options:
 OPTIONS: dict[str, Option] = {
     name: kind.__metadata__[0] for name, kind in get_type_hints(Options, include_extras=True).items()
 }
+
+AUDIT_OPTIONS = (
+    "model", "weights", "trust", "target", "versus", "model_output", "output_names", "data", "columns", "drop", "id",
+    "mean", "std", "max_unpacked", "baselines", "background", "players", "seed", "device", "batch_size",
+    "show_progress",
+)  # fmt: skip
+"""Those that `dasp audit` has, too: they say what values are of."""
 
 
 _IN_WORDS = {Path: "the name of a file", str: "a text", int: "a whole number", float: "a number", bool: "True or False"}

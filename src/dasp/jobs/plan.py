@@ -44,7 +44,7 @@ from dasp.models.calling import Scale, forward_of, scale_of
 from dasp.models.loading import read_model
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
-__all__ = ["Plan", "Say", "plan", "waiting"]
+__all__ = ["Opened", "Plan", "Say", "opened", "plan", "waiting"]
 
 _CHUNK_ROWS, _CHUNK_ENTRIES = 256, 2**20
 _CHUNK_TEXTS = 16  # of which each takes hundreds of evaluations
@@ -74,16 +74,21 @@ class Plan:
     classes: tuple[str, ...] | None = None  # the names of the outputs, if they are known
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A model and its rows, read, with the task of explaining them, of which no method is chosen yet."""
+
+    model: nn.Module
+    survey: Survey
+    dtype: str  # NumPy's name for that of the rows
+    task: Task
+
+
 def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
     """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
     threads and its method, is chosen again."""
     options = checked.options
-    if options.device is not None:
-        _check_device(options.device)
-    with waiting(options, "reading the model"):
-        model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
-    if isinstance(model, MultilayerPerceptron):
-        checked = checked.in_order(model.in_order)
+    checked, model = _read(checked)
     check_not_read(options, model)
     files = FilesRead.of(options, model)
     parameters = fingerprint(model)
@@ -91,9 +96,25 @@ def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
     return planned(checked, model, parameters, files, earlier, say)
 
 
-def _plan_rows(
-    checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
-) -> Plan:
+def opened(checked: Preflight, say: Say) -> tuple[Opened, FilesRead]:
+    """Read model and data, which are rows of numbers, without explaining any; and hash what was read."""
+    checked, model = _read(checked)
+    files = FilesRead.of(checked.options, model)
+    return _opened_rows(checked, model, fingerprint(model), None, say), files
+
+
+def _read(checked: Preflight) -> tuple[Preflight, nn.Module]:
+    options = checked.options
+    if options.device is not None:
+        _check_device(options.device)
+    with waiting(options, "reading the model"):
+        model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
+    if isinstance(model, MultilayerPerceptron):
+        checked = checked.in_order(model.in_order)
+    return checked, model
+
+
+def _opened_rows(checked: Preflight, model: nn.Module, parameters: str, earlier: JobRecord | None, say: Say) -> Opened:
     options, source, shape = checked.options, checked.source, checked.source.shape
     with waiting(options, "reading the data"):
         dtype, seen = _surveyed(model, source, options)
@@ -102,9 +123,8 @@ def _plan_rows(
         say(line)
     absent = absent_values(options, source, checked.like, dtype, seen.mean)
     mask, names, masks = _players(checked)
-    number = int(np.prod(shape)) if mask is None else int(mask.max()) + 1  # of players
     if options.interactions:
-        _check_pairs(number, masks)
+        _check_pairs(_number_of_players(source, mask), masks)
     outputs = _outputs(model, seen, source, options)
     before, fixed = _chosen_before(options, parameters, earlier), _threads(options, earlier, model)
     task = Task(
@@ -116,6 +136,21 @@ def _plan_rows(
         with_data=options.with_data, interactions=options.interactions, inputs=source.names,
         normalization=checked.normalization,
     )  # fmt: skip
+    return Opened(model, seen, dtype, task)
+
+
+def _number_of_players(source: Source, mask: Any) -> int:
+    return int(np.prod(source.shape)) if mask is None else int(mask.max()) + 1
+
+
+def _plan_rows(
+    checked: Preflight, model: nn.Module, parameters: str, files: FilesRead, earlier: JobRecord | None, say: Say
+) -> Plan:
+    options, source = checked.options, checked.source
+    found = _opened_rows(checked, model, parameters, earlier, say)
+    task, seen, dtype, absent, masks = found.task, found.survey, found.dtype, found.task.absent, found.task.masks
+    before, fixed = _chosen_before(options, parameters, earlier), _threads(options, earlier, model)
+    number = _number_of_players(source, task.mask)
     entries = seen.mean.size * (
         len(absent["background"]) if "background" in absent else 1
     )  # as some methods repeat rows

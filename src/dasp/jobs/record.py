@@ -146,6 +146,7 @@ class JobResult:
     output_names: tuple[str, ...] = ()  # if they are known
     evaluations: int = 0  # of the model, for all rows
     notes: Notes = field(default_factory=Notes)
+    files: dict[str, str] = field(default_factory=dict)  # the names of all others that were read, by their options
 
     def to_json(self) -> dict[str, Any]:
         """Return dictionaries, lists, texts and numbers."""

@@ -173,10 +173,13 @@ class Worker:
         parts = x.split(self.task.explainer["batch_size"] or len(x))
         return torch.cat([outputs_of(self.explainer.model, part, self.explainer.device) for part in parts]).cpu()
 
-    def prepare(self, x: Tensor, target: Any = None) -> Request:
-        """Return a request for some rows, with the task's target, or one that is given for each row."""
+    def prepare(self, x: Tensor, target: Any = None, versus: Any = None) -> Request:
+        """Return a request for some rows, with the task's target and versus, or with those that are given for each
+        row."""
         self._seed()
-        return self.explainer.prepare(x, self.task.target if target is None else target)
+        return self.explainer.prepare(
+            x, self.task.target if target is None else target, versus=self.task.versus if versus is None else versus
+        )
 
     def run(self, request: Request) -> Attributions:
         """Explain the rows, in the same way every time."""
