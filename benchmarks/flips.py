@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,10 +18,8 @@ from unittest.mock import patch
 
 import numpy as np
 
+from dasp.jobs import run
 from dasp.jobs.checkpoint import Checkpoint
-from dasp.jobs.options import Options
-from dasp.jobs.preflight import preflight
-from dasp.jobs.run import explain
 
 PARTS, CHUNK, FLIPPED = 60, 4, 50
 MODEL = """
@@ -35,12 +32,10 @@ def build():
 """
 
 
-def resumed(options: Options) -> int:
+def resumed() -> int:
     """Run the job; how many rows were done before."""
-    said: list[str] = []
-    explain(preflight(options), said.append)
-    found = re.search(r"resumed: (\d+) of", " ".join(said))
-    return int(found[1]) if found else 0
+    found = run("flipped_model:build", "rows.npy", "out.parquet", chunk=CHUNK, threads=1, show_progress=False)
+    return found.rows - found.new_rows
 
 
 def flip(file: Path, chance: random.Random) -> None:
@@ -60,15 +55,12 @@ def main() -> None:
         os.chdir(name)
         Path("flipped_model.py").write_text(MODEL)
         np.save("rows.npy", np.random.default_rng(0).normal(size=(PARTS * CHUNK, 6)).astype(np.float32))
-        options = Options(
-            model="flipped_model:build", data=Path("rows.npy"), output=Path("out.parquet"), chunk=CHUNK, threads=1
-        )
         with patch.object(Checkpoint, "finish", side_effect=KeyboardInterrupt):
             try:
-                explain(preflight(options), lambda _: None)
+                resumed()
             except KeyboardInterrupt:
                 shutil.copytree("out.parquet.parts", "kept")
-        assert resumed(options) == PARTS * CHUNK
+        assert resumed() == PARTS * CHUNK
         whole = Path("out.parquet").read_bytes()
         flips = accepted = finished = other = rounds = 0
         while flips < arguments.flips:
@@ -77,7 +69,7 @@ def main() -> None:
             damaged = chance.sample(sorted(Path("out.parquet.parts").glob("*.part")), FLIPPED)
             for file in damaged:
                 flip(file, chance)
-            accepted += resumed(options) // CHUNK - (PARTS - FLIPPED)
+            accepted += resumed() // CHUNK - (PARTS - FLIPPED)
             finished += Path("out.parquet").exists()
             other += Path("out.parquet").read_bytes() != whole
             flips, rounds = flips + FLIPPED, rounds + 1

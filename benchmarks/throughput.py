@@ -32,7 +32,7 @@ from dasp import rmse
 TRUE_ROWS = 30
 COMMAND = """
 import pathlib
-import dasp.jobs.run
+import dasp.jobs.execution
 from dasp.cli import main
 def resident(kind):
     return int(pathlib.Path("/proc/self/status").read_text().split(kind + ":")[1].split()[0]) / 1024

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,28 +36,51 @@ def build():
 """
 
 
-def active(pids: list[int]) -> float:
-    """Seconds that the workers have run, or waited for a core."""
-    stats = [Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split() for pid in pids]
-    return sum(int(run) + int(ready) for run, ready, _ in stats) / 1e9
+class Rate(NamedTuple):
+    """What happens while a job does the chunks between a tenth and nine tenths of all."""
+
+    chunks: float  # a second
+    run: float  # seconds of a core for each chunk, of those who explain
+    active: float  # the part of their time that these run, or could run if a core were free
 
 
-def rate(folder: Path, rows: int, workers: int) -> tuple[float, float]:
-    """Rows per second, and the part of their time that workers were active."""
-    output = folder / f"{workers}.parquet"
-    output.unlink(missing_ok=True)
-    command = [*COMMAND, "--method", "permutation", "--chunk", str(CHUNK), "--engine", "ray", "--workers", str(workers)]
-    job = subprocess.Popen([*command, "-o", output.name], cwd=folder, stdout=subprocess.DEVNULL)  # noqa: S603
-    seen: list[tuple[int, float, float]] = []  # chunks, at what time, active seconds until then
-    while job.poll() is None:
-        number = len(list(folder.glob(f"{output.name}.parts/*.part")))
-        if 0.1 <= number * CHUNK / rows <= 0.9 and (not seen or number >= seen[-1][0]):  # they are removed in the end
-            seen.append((number, time.perf_counter(), active(processes(job.pid, WORKER))))
+def cores(pids: list[int]) -> tuple[float, float]:
+    """Seconds that processes have run, with threads that have ended, and that their first threads waited for a core."""
+    run = ready = 0.0
+    for pid in pids:
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]  # of user and system
+        run += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        ready += int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return run, ready
+
+
+def watched(commands: list[list[str]], folder: Path, chunks: int, workers: int, *, handed: bool = False) -> Rate:
+    """The rate of one job with so many Ray workers, or of several that explain themselves (0 workers). The seconds of
+    cores are of those who explain; or of the job and the driver, through which all chunks are `handed`."""
+    for output in folder.glob("watched*.parquet"):
+        output.unlink()
+    outputs = [f"watched{number}.parquet" for number in range(len(commands))]
+    jobs = [
+        subprocess.Popen([*command, "-o", output, "--show-progress", "no"], cwd=folder, stdout=subprocess.DEVNULL)  # noqa: S603
+        for command, output in zip(commands, outputs, strict=True)
+    ]
+    seen: list[tuple[int, float, float, float]] = []  # chunks, at what time, seconds of cores until then
+    while any(job.poll() is None for job in jobs):
+        number = sum(len(list(folder.glob(f"{output}.parts/*.part"))) for output in outputs)
+        if 0.1 <= number / chunks <= 0.9 and (not seen or number >= seen[-1][0]):  # they are removed in the end
+            pids = processes(jobs[0].pid, WORKER) if workers else [job.pid for job in jobs if job.poll() is None]
+            pids = [jobs[0].pid, *processes(jobs[0].pid, "driver")] if handed else pids
+            seen.append((number, time.perf_counter(), *cores(pids)))
         time.sleep(0.1)
-    if job.returncode:
-        raise SystemExit(f"exit code {job.returncode}")
-    number, seconds, busy = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
-    return number * CHUNK / seconds, busy / seconds / workers
+    if any(job.returncode for job in jobs):
+        raise SystemExit(f"exit codes {[job.returncode for job in jobs]}")
+    number, seconds, run, ready = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
+    return Rate(number / seconds, run / number, (run + ready) / seconds / (workers or len(jobs)))
+
+
+def of_workers(rows: int, folder: Path, workers: int) -> Rate:
+    options = ["--method", "permutation", "--chunk", str(CHUNK), "--engine", "ray", "--workers", str(workers)]
+    return watched([[*COMMAND, *options]], folder, rows // CHUNK, workers)
 
 
 def main() -> None:
@@ -70,9 +94,12 @@ def main() -> None:
         x = np.random.default_rng(0).normal(size=(options.rows, 12)).astype(np.float32)
         np.save(folder / "rows.npy", x)
         for _ in range(options.pairs):
-            one, two = (rate(folder, options.rows, workers) for workers in (1, 2))
-            print(f"{one[0]:.1f} rows/s by one worker, {two[0]:.1f} by two: {two[0] / one[0]:.2f} times", flush=True)
-            print(f"active {one[1]:.0%} and {two[1]:.0%} of the time; load {os.getloadavg()[0]:.1f}", flush=True)
+            one, two = (of_workers(options.rows, folder, workers) for workers in (1, 2))
+            rates = f"{one.chunks * CHUNK:.1f} rows/s by one worker, {two.chunks * CHUNK:.1f} by two"
+            print(f"{rates}: {two.chunks / one.chunks:.2f} times", flush=True)
+            print(
+                f"active {one.active:.0%} and {two.active:.0%} of the time; load {os.getloadavg()[0]:.1f}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ SLOW = (
     "tests/attribution/test_tokens.py",
     "tests/docs/",
     "tests/evaluation/",
+    "tests/examples/",
     "tests/explainer/test_game_explainer.py",
     "tests/explainer/test_indices.py",
     "tests/games/test_mask_function.py",

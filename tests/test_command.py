@@ -13,7 +13,7 @@ from explain_files import FACTORY, besides_random, rows
 # Python is started once; every command has a process of its own, forked where all is imported.
 FORKING = """
 import os, sys
-import dasp.jobs.run
+import dasp.jobs.execution
 from dasp.__main__ import main
 
 def without_a_reader():

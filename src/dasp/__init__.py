@@ -70,8 +70,8 @@ _MODULES = {
     **{
         room: f"dasp.{room}"
         for room in (
-            "attribution", "errors", "evaluation", "explainer", "games", "methods", "models", "players", "plots",
-            "propagation", "rules",
+            "attribution", "errors", "evaluation", "explainer", "games", "jobs", "methods", "models", "players",
+            "plots", "propagation", "rules",
         )
     },
 }  # fmt: skip

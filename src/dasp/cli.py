@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
 from functools import cache
-from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from json import dumps
 from pathlib import Path
@@ -24,7 +23,8 @@ import typer
 from typer.main import get_command
 
 import dasp
-from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, NO_MEMORY, BadInput, Stopped, lacks_memory, stops_at_once
+from dasp.errors import INTERRUPTED, INTERRUPTED_CODE, ending, missing_library, stops_at_once
+from dasp.jobs.job import explained
 from dasp.jobs.options import AUDIT_OPTIONS, OPTIONS, Options, name_of
 
 app = typer.Typer(
@@ -62,11 +62,7 @@ def _needs(extra: str) -> Iterator[None]:
         with stops_at_once():
             yield
     except ModuleNotFoundError as error:
-        raise _missing(error.name, extra) from error
-
-
-def _missing(library: str | None, extra: str) -> BadInput:
-    return BadInput(f"{library} is missing: pip install 'torch-dasp[{extra}]'")
+        raise missing_library(error.name, extra) from error
 
 
 def _takes_options(names: Iterable[str], *, all_given: bool = True) -> Callable[[Callable[..., None]], Any]:
@@ -104,22 +100,7 @@ def explain(**given: Any) -> None:
 
     If it is interrupted, run the same command again: it goes on where it stopped, and writes the same bytes.
     """
-    options = Options(**given)
-    if options.engine == "ray" and find_spec("ray") is None:
-        raise _missing("ray", "cluster")
-    if options.text is not None and find_spec("transformers") is None:
-        raise _missing("transformers", "text")
-    with _needs("cli"):
-        from dasp.jobs.preflight import preflight  # noqa: PLC0415
-    checked = preflight(options)  # which says what is wrong before torch is imported
-    with _needs("cli"):
-        from dasp.jobs.run import explain as run  # noqa: PLC0415
-    try:
-        run(checked)
-    except (SystemExit, typer.Exit) as stop:  # else the exit code would be theirs, without an output
-        raise BadInput(f"{options.model}: its code called sys.exit before the job was done; it must return") from stop
-    if options.report is not None:
-        _report(options.output, options.report)
+    explained(Options(**given), print, stops_at_once, (SystemExit, typer.Exit))
 
 
 @app.command()
@@ -186,12 +167,6 @@ def _command() -> Any:
 def _main(arguments: list[str] | None) -> None:
     try:
         code = _command()(arguments, standalone_mode=False)
-    except BadInput as error:
-        if (what := lacks_memory(error.__cause__)) is not None:
-            _stop(NO_MEMORY.format(what), 1)
-        _stop(f"dasp: {error}", 2)
-    except Stopped as error:
-        _stop(f"dasp: {error}", 1)
     except _USAGE as error:
         message = " ".join(error.format_message().split())
         _stop(f"dasp: {message}" if message else "", 2)  # none, if it has printed its help
@@ -199,12 +174,11 @@ def _main(arguments: list[str] | None) -> None:
         if isinstance(stop.__cause__, EOFError):  # a file that ends early, not the user
             raise stop.__cause__ from None
         code = INTERRUPTED_CODE
-    except KeyboardInterrupt:
-        code = INTERRUPTED_CODE
-    except Exception as error:
-        if (what := lacks_memory(error)) is None:
+    except (Exception, KeyboardInterrupt) as error:
+        code, line = ending(error)
+        if line is None:
             raise
-        _stop(NO_MEMORY.format(what), 1)
+        _stop(line, code)
     if code == INTERRUPTED_CODE:  # Typer may have caught it
         _stop(INTERRUPTED, INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)

@@ -281,6 +281,32 @@ def lacks_memory(error: BaseException | None) -> str | None:
     return None
 
 
+def missing_library(name: str | None, extra: str) -> BadInput:
+    """Return the error that says what to install.
+
+    >>> str(missing_library("ray", "cluster"))
+    "ray is missing: pip install 'torch-dasp[cluster]'"
+    """
+    return BadInput(f"{name} is missing: pip install 'torch-dasp[{extra}]'")
+
+
+def ending(error: BaseException) -> tuple[int, str | None]:
+    """Return the exit code of a command that an error ends, and its last line; no line if nobody expected the error,
+    which then is a traceback.
+
+    >>> ending(BadInput("rows.csv is empty")), ending(ZeroDivisionError("division by zero"))
+    ((2, 'dasp: rows.csv is empty'), (1, None))
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED_CODE, INTERRUPTED
+    if isinstance(error, Stopped):
+        return 1, f"dasp: {error}"
+    refused = isinstance(error, BadInput)
+    if (what := lacks_memory(error.__cause__ if refused else error)) is not None:
+        return 1, NO_MEMORY.format(what)
+    return (2, f"dasp: {error}") if refused else (1, None)
+
+
 @contextmanager
 def stops_at_once() -> Iterator[None]:
     """Let an interrupt end the process while libraries are imported, as an exception could be lost in them, or come

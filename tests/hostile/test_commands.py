@@ -86,7 +86,7 @@ def test_ray_is_missing(folder, before, monkeypatch):
 # Python is started once; then every command has a process of its own, forked where all is imported.
 FORKING = """
 import os, sys
-import dasp.jobs.run
+import dasp.jobs.execution
 from dasp.cli import main
 
 def forked(*arguments):

@@ -28,7 +28,7 @@ OTHER = {
     "method": "dasp", "tolerance": 0.1, "max_evaluations": 9, "max_seconds": 2.5,
     "error_bars": True, "seed": 1,
     "output": Path("other.parquet"), "with_data": True, "interactions": True, "report": Path("page.html"),
-    "safe_csv": True,
+    "safe_csv": True, "metrics": Path("metrics.json"),
     "overwrite": True,
     "device": "cpu", "batch_size": 5, "chunk": 7, "threads": 3, "show_progress": "no",
     "engine": "ray", "workers": 2, "ray_address": "auto",

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,10 @@ import pytest
 import ray
 from explain_files import FACTORY, besides_random, dasp, rows
 
+from dasp.errors import Stopped
+from dasp.games import progress
 from dasp.jobs.checkpoint import Checkpoint
+from dasp.jobs.ray_engine import _check_started, _received
 
 MORTAL = """
 import os
@@ -116,12 +120,14 @@ def until(condition):
         time.sleep(0.02)
 
 
-def test_same_bytes_and_a_killed_worker_loses_nothing(folder, there):
+def test_same_bytes_and_a_killed_worker_loses_nothing(folder, there, monkeypatch):
+    """And there is a line on stderr if half a minute passes, here with the beginning of everything."""
+    monkeypatch.setattr(progress._Watch, "begin", progress._Watch.tell)
     arguments = ["explain", "ray_small:mortal", "rows.npy", "--chunk", "16", "--method", "permutation", "-o"]
     assert dasp(*arguments, "local.parquet", "--threads", "1").code == 0  # what workers of Ray have
     (folder / "driver.pid").write_text(str(os.getpid()))
     result = dasp(*arguments, "ray.parquet", *there)
-    assert (result.code, besides_random(result.err)) == (0, "")
+    assert (result.code, result.err.count("dasp: explaining: 0 of 200 rows in 0 s\n")) == (0, 1)
     assert (folder / "killed.pid").exists()
     assert (folder / "ray.parquet").read_bytes() == (folder / "local.parquet").read_bytes()
     assert not (folder / "ray.parquet.parts").exists()
@@ -203,6 +209,16 @@ def test_a_ray_of_its_own_that_ends(folder):
     until(lambda: not processes_of(driver))  # workers notice that their Ray has ended
 
 
+@pytest.mark.parametrize("sent", [b"", b"\0\0\1", b"\0\0\1\0 a part of a message"])
+def test_a_driver_that_is_killed_while_it_sends(sent):
+    """What has begun to come of its last message does not matter."""
+    here, there = Pipe()
+    os.write(there.fileno(), sent)
+    there.close()
+    with pytest.raises(Stopped, match="Ray has ended; run the same command again"):
+        _received(here)
+
+
 def test_addresses_where_no_ray_is(folder, monkeypatch):
     """Ray itself would go on trying for minutes. A port that is taken, and where nobody listens, refuses at once."""
     command = ["explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray", "--ray-address"]
@@ -222,6 +238,11 @@ def test_ray_that_cannot_start(folder, monkeypatch):
     result = dasp("explain", "ray_small:wide", "rows.npy", "-o", "none.parquet", "--engine", "ray")
     assert (result.code, besides_random(result.err).count("\n")) == (2, 1)
     assert besides_random(result.err).startswith("dasp: Ray cannot be started here: ")
+    here, there = Pipe()
+    there.send(None)  # the driver has begun, but its Ray has not
+    monkeypatch.setattr("dasp.jobs.ray_engine._START", 0.01)
+    with pytest.raises(Stopped, match="Ray cannot be started here: no answer within 0.01 seconds"):
+        _check_started(here, None)
 
 
 def test_what_a_worker_cannot_use(folder, there):

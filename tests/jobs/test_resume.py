@@ -336,7 +336,7 @@ def test_killed_at_random(here):
     arguments = ["explain", "small:wide", "many.npy", "--chunk", "8", "--method", "permutation", "--threads", "1", "-o"]
     assert dasp(*arguments, "whole.parquet").code == 0
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dasp.cli", "dasp.jobs.run", "explain_files"])
+    context.set_forkserver_preload(["dasp.cli", "dasp.jobs.execution", "explain_files"])
     chance = random.Random(0)
     for goal in (0, 6, 17, 30, 44):
         process = context.Process(target=explain_there, args=(here, [*arguments, "out.parquet"], goal + 4))

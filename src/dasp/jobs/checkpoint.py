@@ -159,10 +159,15 @@ class Checkpoint:
             content = {"job": job, "token": self._token, "sha256": _digest_of(job, self._token)}
             self._write("job.json", json.dumps(content, indent=1).encode())
 
+    def whole(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the numbers and the rows of the chunks that are there, as they were written."""
+        for file in self.folder.glob("*.part"):
+            with suppress(DamagedPart):
+                yield int(file.stem), self._read(int(file.stem))
+
     def done(self) -> frozenset[int]:
         """Return the numbers of the chunks that are there, as they were written."""
-        found = (int(file.stem) for file in self.folder.glob("*.part"))
-        return frozenset(number for number in found if self._is_whole(number))
+        return frozenset(number for number, _ in self.whole())
 
     def commit(self, number: int, table: pa.Table) -> None:
         """Save the explained rows of a chunk."""
@@ -207,13 +212,6 @@ class Checkpoint:
         if content[:_SEAL] != self._seal(number, content[_SEAL:]):
             raise DamagedPart
         return unpacked(content[_SEAL:])
-
-    def _is_whole(self, number: int) -> bool:
-        try:
-            self._read(number)
-        except DamagedPart:
-            return False
-        return True
 
     def _write(self, name: str, *contents: Any) -> None:
         temporary = self.folder / f"{name}.writing"

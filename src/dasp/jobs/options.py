@@ -5,10 +5,12 @@ field here, and use it where it has an effect.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from numbers import Integral, Number, Real
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from dasp.errors import BadInput, line_of
 
@@ -134,6 +136,9 @@ class Options:
     report: Annotated[Path | None, Option(
         "Output", "Page to write as well: a .html file that shows the result. The inputs are written with it, as by "
         "--with-data.", identity=False)] = None
+    metrics: Annotated[Path | None, Option(
+        "Output", "File to write at the end, however the job ends: a .json file with its exit code, rows, seconds, "
+        "evaluations, and numbers of rows that were left out or missed the tolerance.", identity=False)] = None
     overwrite: Annotated[bool, Option(
         "Output", "Replace what another job has left there.", identity=False)] = False
 
@@ -198,10 +203,23 @@ class Options:
             raise BadInput(f"--safe-csv is for a .csv output, and --output is {self.output}: leave it out")
         if not self.output.parent.is_dir():
             raise BadInput(f"--output is {self.output}, but there is no folder {self.output.parent}")
+        if self.metrics is not None:
+            self._check_metrics(self.metrics)
         if self.report is not None:
             check_page(self.report)
             if self.text is None:  # a picture needs its image, and a bar the number that it is for
                 object.__setattr__(self, "with_data", True)
+
+    def _check_metrics(self, file: Path) -> None:
+        """Refuse a file of metrics that would replace what is read, or what is beside the output."""
+        if file.suffix.lower() != ".json":
+            raise BadInput(f"--metrics is {file}; a name that ends in .json is needed")
+        _check_place(file)
+        beside = [self.output.with_name(f"{self.output.name}{ending}") for ending in (".json", ".parts")]
+        places = [("output", place) for place in beside]
+        for name, place in [("model", Path(self.model)), *places, *self.files().items()]:
+            if place.resolve() in (file.resolve(), *file.resolve().parents):
+                raise BadInput(f"--metrics {file}: {place} is what {name_of(name)} needs; name another file")
 
     def _check(self, name: str, value: Any, option: Option) -> None:
         """Refuse a value that the option cannot have."""
@@ -224,6 +242,16 @@ class Options:
                 else "numbers, and --text names texts: leave it out"
             )
             raise BadInput(f"{name_of(name)} is for {how}")
+
+    @classmethod
+    def of(cls, **given: Any) -> Options:
+        """Return options as people give them in Python: files by their names, numbers as numbers, names as a list.
+
+        >>> Options.of(model="a:build", data="rows.csv", output="out.csv", target=1, columns=["a", "b"]).columns
+        'a,b'
+        """
+        kinds = get_type_hints(cls)
+        return cls(**{name: _of_python(name, value, kinds.get(name)) for name, value in given.items()})
 
     @property
     def limit(self) -> int:
@@ -263,6 +291,31 @@ AUDIT_OPTIONS = (
 """Those that `dasp audit` has, too: they say what values are of."""
 
 
+_IN_WORDS = {Path: "the name of a file", str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+_SHOWN = {None: "auto", True: "yes", False: "no"}  # `show_progress` of an `Explainer`
+
+
+def _of_python(name: str, value: Any, kind: Any) -> Any:
+    """Return the value of an option that may be of another type than `Options` has; and anything of no option."""
+    if name == "show_progress" and (value is None or isinstance(value, bool)):
+        return _SHOWN[value]
+    kinds = get_args(kind) or (kind,)
+    wanted, truth = kinds[0], isinstance(value, bool)
+    if kind is None or (value is None and type(None) in kinds):
+        return value
+    if wanted in (Path, str) and isinstance(value, (str, os.PathLike)):
+        return wanted(value)
+    if wanted is str and isinstance(value, Number) and not truth:
+        return str(value)
+    if wanted is str and isinstance(value, (list, tuple)) and not any("," in str(each) for each in value):
+        return ",".join(map(str, value))
+    if truth if wanted is bool else wanted is float and isinstance(value, Real) and not truth:
+        return wanted(value)
+    if wanted is int and isinstance(value, Integral) and not truth:
+        return int(value)
+    raise BadInput(f"{name_of(name)} is {value!r}; {_IN_WORDS[wanted]} is needed")
+
+
 def name_of(name: str) -> str:
     """Return a field of `Options` as users of the command line know it.
 
@@ -298,10 +351,15 @@ def check_page(page: Path) -> None:
     if page.suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"{page}: the page's name must end in .html")
     _check_path("the page", page)
-    if not page.parent.is_dir():
-        raise BadInput(f"{page}: there is no folder {page.parent}")
-    if page.exists() and not page.is_file():
-        raise BadInput(f"{page}: is {'a folder' if page.is_dir() else 'not a file'}, and cannot be replaced")
+    _check_place(page)
+
+
+def _check_place(file: Path) -> None:
+    """Refuse a place where no file can be written."""
+    if not file.parent.is_dir():
+        raise BadInput(f"{file}: there is no folder {file.parent}")
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file}: is {'a folder' if file.is_dir() else 'not a file'}, and cannot be replaced")
 
 
 def _is_file(name: str, value: str | Path) -> bool:

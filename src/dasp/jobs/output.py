@@ -191,6 +191,9 @@ class Format(Protocol):
     def is_complete(self, output: Path) -> bool:
         """Return True if all of an output can be read, as it was written."""
 
+    def result(self, output: Path) -> tuple[int, JobResult]:
+        """Return the number of an output's rows, and what was known at their end."""
+
     def read(self, output: Path) -> StoredOutput:
         """Return what was written; raise Arrow's errors if that cannot be read."""
 
@@ -221,6 +224,11 @@ class ParquetOutput:
                 return rows == int(stored.metadata.metadata[_ROWS])
         except (pa.ArrowException, OSError, ValueError, KeyError):
             return False
+
+    def result(self, output: Path) -> tuple[int, JobResult]:
+        """Return what is in the metadata."""
+        stored = pq.read_metadata(output)
+        return stored.num_rows, typed(JobResult, _json(_decoded(stored.metadata).get(_RESULT.decode(), "{}")))
 
     def read(self, output: Path) -> StoredOutput:
         """Return rows in batches, and what is in the metadata."""
@@ -283,6 +291,11 @@ class CSVOutput:
         except OSError:
             return False
         return self._beside(output).get("sha256") == digest
+
+    def result(self, output: Path) -> tuple[int, JobResult]:
+        """Return what is in the file beside the rows."""
+        told = typed(_BesideCSV, self._beside(output))
+        return told.rows, told.result
 
     def read(self, output: Path) -> StoredOutput:
         """Return rows in batches, and what is in the file beside them."""

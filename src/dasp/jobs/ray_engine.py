@@ -20,7 +20,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -70,12 +70,11 @@ def on_ray(order: Order) -> Iterator[tuple[int, pa.Table]]:
     there.close()
     started = False
     try:
-        _check_started(here, order.address)
+        with _ends_with_ray():
+            _check_started(here, order.address)
         started = True
-        while (message := here.recv()) is not None:
-            yield _received(*message)
-    except (EOFError, ConnectionError) as error:
-        raise Stopped("Ray has ended; run the same command again to go on where it stopped") from error
+        while (message := _received(here)) is not None:
+            yield message
     finally:
         here.close()  # which tells the driver to end, too
         _end(driver, _END if started else 0)
@@ -100,12 +99,28 @@ def _check_started(here: Any, address: str | None) -> None:
     seconds = _ANSWER if address else _START
     what = f"--ray-address {address}" if address else "Ray cannot be started here"
     if not here.poll(seconds):
-        raise BadInput(f"{what}: no answer within {seconds} seconds")
+        refused = BadInput if address else Stopped  # a machine that is busy now need not be so the next time
+        raise refused(f"{what}: no answer within {seconds} seconds")
     if error := here.recv():
         raise BadInput(f"{what}: {error}")
 
 
-def _received(kind: str, number: int, content: Any) -> tuple[int, pa.Table]:
+@contextmanager
+def _ends_with_ray() -> Iterator[None]:
+    """Say so if the driver is there no longer: it has sent nothing more, or a part of a message (`OSError`)."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise Stopped("Ray has ended; run the same command again to go on where it stopped") from error
+
+
+def _received(here: Any) -> tuple[int, pa.Table] | None:
+    """Return the number and the rows of a chunk that the driver sends, or None at the end."""
+    with _ends_with_ray():
+        message = here.recv()
+    if message is None:
+        return None
+    kind, number, content = message
     if kind == "rows":
         return number, unpacked(content)
     raise {"bad": BadInput, "stopped": Stopped}.get(kind, RuntimeError)(content)

@@ -144,6 +144,7 @@ class JobResult:
     data: str = ""
     outputs: int | None = None  # number of the model's outputs
     output_names: tuple[str, ...] = ()  # if they are known
+    evaluations: int = 0  # of the model, for all rows
     notes: Notes = field(default_factory=Notes)
     files: dict[str, str] = field(default_factory=dict)  # the names of all others that were read, by their options
 

@@ -1,7 +1,8 @@
-"""`dasp explain` from beginning to end: plan, explain what is not there yet, write the output."""
+"""The rows of a job: plan, explain what is not there yet, write the output."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import sys
 import time
@@ -11,16 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import torch
 
 from dasp.errors import BadInput
 from dasp.jobs.checkpoint import Checkpoint, DamagedPart
 from dasp.jobs.identity import check_free, continues, record_of
+from dasp.jobs.job import JobMetrics
 from dasp.jobs.options import Options
-from dasp.jobs.output import check_beside, finished_job, is_complete
+from dasp.jobs.output import check_beside, finished_job, format_of, is_complete
 from dasp.jobs.plan import Plan, Say, plan, waiting
 from dasp.jobs.preflight import Preflight
 from dasp.jobs.record import JobRecord, JobResult, UnreadableRecord
+from dasp.jobs.summary import Notes
 from dasp.jobs.worker import explained_table
 from dasp.models.model_files import is_factory
 
@@ -30,10 +36,10 @@ _RANDOM = "its weights are random, unless it loads or sets them itself; --weight
 _TRIES = 3  # to join parts that were whole when they were written
 
 
-def explain(checked: Preflight, say: Say = print) -> None:
-    """Explain the rows of a job, or those that an interrupted run has left."""
+def explain(checked: Preflight, metrics: JobMetrics, say: Say = print) -> None:
+    """Explain the rows of a job, or those that an interrupted run has left, and count them."""
     options = checked.options
-    with Checkpoint(options.output) as parts:
+    with _left_as_it_was(), Checkpoint(options.output) as parts:
         begun, finished = parts.record(), finished_job(options.output)
         earlier = next((found for found in (begun, finished) if isinstance(found, JobRecord)), None)
         planned = plan(checked, earlier, say)
@@ -45,6 +51,10 @@ def explain(checked: Preflight, say: Say = print) -> None:
             check_free(begun, finished, record, options.output, parts.folder)
         if finished == record:
             parts.remove()
+            metrics.data_rows = planned.survey.rows
+            count, result = format_of(options.output).result(options.output)
+            metrics.left_out_rows, metrics.evaluations = len(planned.survey.bad), result.evaluations
+            _count_noted(metrics, count, result.notes)
             say(f"{options.output}: done before, with the same model, data and options")
             return
         if begun != record:
@@ -57,7 +67,7 @@ def explain(checked: Preflight, say: Say = print) -> None:
             print(f"dasp: {options.model}: {_RANDOM}", file=sys.stderr)
         for _ in range(_TRIES):
             with suppress(DamagedPart):  # since it was written: it is done again
-                _work(options, planned, parts, record, say)
+                _work(options, planned, parts, record, metrics, say)
                 return
         raise BadInput(f"{parts.folder}: parts are not there as they were written, again and again; check the disk")
 
@@ -70,11 +80,17 @@ def _record(options: Options, planned: Plan) -> JobRecord:
     )  # fmt: skip
 
 
-def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord, say: Say) -> None:
+def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord, metrics: JobMetrics, say: Say) -> None:
     """Explain the rows that are not done, and write the output."""
     rows, size = planned.survey.rows, planned.reader.size
     chunks = -(-rows // size)
-    done = parts.done() & frozenset(range(chunks))
+    metrics.data_rows, metrics.left_out_rows = rows, len(planned.survey.bad)
+    metrics.rows = metrics.missed_tolerance = metrics.evaluations = 0
+    done = set()
+    for number, table in parts.whole():
+        if number < chunks:
+            done.add(number)
+            _count(metrics, table)
     before = sum(_rows_of(number, rows, size) for number in done)
     if before:
         say(f"resumed: {before:,} of {rows:,} rows were done before")
@@ -82,15 +98,19 @@ def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord,
     with (
         _unchanged(options, planned, parts),
         waiting(options, "explaining", "row", rows, before) as progress,
-        closing(_results(options, planned, done)) as new,
+        closing(_results(options, planned, frozenset(done))) as new,
     ):
         for number, table in new:
             parts.commit(number, table)
             progress.update(_rows_of(number, rows, size))
+            metrics.new_rows += _count(metrics, table)
+            metrics.rows_per_second = metrics.new_rows / (time.perf_counter() - start)
     seconds = time.perf_counter() - start
     model = options.model if ":" in options.model else Path(options.model).name
     names = {name: path.name for name, path in options.files().items()}
-    result = JobResult(model, options.data.name, planned.outputs.shape[1], planned.classes or (), files=names)
+    result = JobResult(
+        model, options.data.name, planned.outputs.shape[1], planned.classes or (), metrics.evaluations, files=names
+    )
     with waiting(options, "writing the output"):
         written = parts.finish(chunks, record, result)
     rate = (rows - before) / seconds
@@ -99,6 +119,34 @@ def _work(options: Options, planned: Plan, parts: Checkpoint, record: JobRecord,
         say(line)
     for line in written.summary.lines(shutil.get_terminal_size().columns, plain=not _draws(sys.stdout)):
         say(line)
+
+
+def _count(metrics: JobMetrics, noted: pa.Table) -> int:
+    """Count the rows of a chunk, and return how many there are."""
+    notes, table = Notes.off(noted)
+    if len(table):
+        metrics.evaluations += pc.sum(table["evaluations"]).as_py()
+    _count_noted(metrics, len(table), notes)
+    return len(table)
+
+
+def _count_noted(metrics: JobMetrics, rows: int, notes: Notes) -> None:
+    metrics.rows += rows
+    metrics.left_out_rows += notes.left_out
+    metrics.missed_tolerance += notes.missed
+
+
+@contextmanager
+def _left_as_it_was() -> Iterator[None]:
+    """Leave the generators of random numbers, and torch's threads, as they were: the process may be somebody else's."""
+    threads, own, numpy = torch.get_num_threads(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        random.setstate(own)
+        np.random.set_state(numpy)  # noqa: NPY002
 
 
 def _draws(stream: Any) -> bool:
