@@ -40,6 +40,7 @@ from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
+from dasp.propagation.saved_program import without_data
 
 __all__ = ["GRADIENT", "Estimate", "EvaluatedAttribution", "PlayerMethod", "Profile", "PropagatedAttribution",
            "WholeBatch", "cost_of_prior", "rows_at_once", "without_autocast"]  # fmt: skip
@@ -471,7 +472,7 @@ class PropagatedAttribution(PlayerMethod):
         state["_asked"] = None
         if isinstance(self.model, ExportedProgram):
             file = io.BytesIO()
-            torch.export.save(self.model, file)
+            torch.export.save(without_data(self.model), file)
             state |= {"model": file.getvalue(), "forward_func": None}
         return state
 

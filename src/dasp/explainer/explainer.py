@@ -50,6 +50,7 @@ from dasp.models.wrappers import (
     normalized,
     own_dtype,
 )
+from dasp.propagation.saved_program import alone
 
 __all__ = ["Explainer"]
 
@@ -163,6 +164,7 @@ class Explainer:
         encoder: Any = None,
         link: Any = "identity",
     ) -> None:
+        background, baselines = tree_map(alone, (background, baselines))  # else a pickle has all of a table
         background, baselines, shares = given_background(background, baselines)
         self._options = _own_options(locals(), shares)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
