@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import py_compile
 import shutil
 import struct
 import sys
@@ -27,6 +28,9 @@ def write_bad_files(here: Path) -> None:
     x = rows()
     (here / "small.py").write_text(FACTORY + _UNTRACEABLE)
     sys.modules.pop("small", None)  # of another folder
+    (here / "torn.py").write_text("def build(): ...")
+    compiled = Path(py_compile.compile(str(here / "torn.py"), doraise=True))  # as it is left where the disk is full
+    compiled.write_bytes(compiled.read_bytes()[:50])
     _text_files(here, x)
     _parquet_files(here, x)
     _numpy_files(here, x)

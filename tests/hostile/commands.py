@@ -146,6 +146,7 @@ CASES: dict[str, tuple[str, str]] = {
     "file of a factory elsewhere": ("../small.py:build rows.csv", "write small:build, in its folder"),
     "no such factory": ("small:absent rows.csv", "has no attribute 'absent'"),
     "factory that fails": ("small:fails rows.csv", "no weights today"),
+    "factory whose compiled code is damaged": ("torn:build rows.csv", "is damaged; remove the folder __pycache__"),
     "factory of a number": ("small:number rows.csv", "builds an object of type int, not a torch.nn.Module"),
     "no such weights": ("small:build rows.csv --weights absent.pt", "absent.pt: there is no such file"),
     "weights of another model": ("small:build rows.csv --weights other.pt", "other.pt does not fit small:build"),

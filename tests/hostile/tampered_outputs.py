@@ -110,8 +110,17 @@ TAMPERED: dict[str, tuple[str, Change, str | None]] = {
     "no gaps": ("table", without("gap"), _DAMAGED),
     "no methods": ("table", without("method"), _DAMAGED),
     "no values": ("table", without("a", "b", "c", "d"), "has standard deviations of other players"),
-    "no values and no deviations": ("table", without(*"abcd", *(f"error_std:{name}" for name in "abcd")), "no players"),
+    "no values and no deviations": (
+        "table", without(*"abcd", *(f"error_std:{name}" for name in "abcd")),
+        "has no values of players"),
     "no values of images": ("images", without("values"), "has a column 'error_std' and no values"),
+    "no values and no deviations of images": ("images", without("values", "error_std"), "has no values of players"),
+    "no values and no deviations of superpixels": (
+        "superpixels", without("values", "error_std"), "has no values of players"),
+    "no values of a series": ("series", without("values"), "has a column 'error_std' and no values"),
+    "no values and no deviations of a series": ("series", without("values", "error_std"), "has no values of players"),
+    "no values and no deviations of a sequence": (
+        "sequence", without("values", "error_std"), "has no values of players"),
     "no values of texts": ("texts", without("values"), "has a column 'error_std' and no values"),
     "no deviations of texts": ("texts", without("error_std"), "has other columns than outputs of texts have"),
     "no deviation of a player": ("table", without("error_std:b"), "standard deviations of other players"),
@@ -156,6 +165,9 @@ TAMPERED: dict[str, tuple[str, Change, str | None]] = {
     "no rows": ("table", rows(0), _DAMAGED),
     "no rows of images": ("images", rows(0), _DAMAGED),
     "other rows than are declared": ("table", said("dasp rows", "7"), _DAMAGED),
+    "a series of 300,000 players": ("series", lambda output: (
+        output.tell("data shape", [1, 300_000]), output.tell("players", [*range(300_000)])
+    ), "has 300,000 players in a row, and up to 262,144 of a series"),
     "images of fewer values": ("images", values("values", lists([1.0] * 15, _FLOAT)), "its rows need 16 entries"),
     "images of more data": ("images", values("data", lists([1.0] * 17, _DOUBLE)), "its rows need 16 entries"),
     "images of other deviations": ("images", values("error_std", lists([1.0] * 4, _FLOAT)), "rows need 16 entries"),
@@ -202,8 +214,18 @@ TAMPERED: dict[str, tuple[str, Change, str | None]] = {
     "gaps of 1e200": ("table", each("gap", 1e200), "column 'gap' has 1e+200, and numbers up to 1e+150"),
     "data of 1e308": ("table", each("data:a", 1e308), "column 'data:a' has 1e+308"),
     "interactions of 1e200": ("pairs", values("interactions", lists([1e200] * 6, _DOUBLE)), "'interactions' has 1e"),
-    "deviations below 0": ("table", each("error_std:a", -0.5), "has standard deviations below 0"),
-    "deviations below 0 of texts": ("texts", values("error_std", [[-1.0] * 3, [1.0]] * 3), "deviations below 0"),
+    "deviations below 0": ("table", each("error_std:a", -0.5), "'error_std:a' has standard deviations that are"),
+    "deviations below 0 of texts": (
+        "texts", values("error_std", [[-1.0] * 3, [1.0]] * 3), "'error_std' has standard deviations that are"),
+    "deviations below 0 of interactions": (
+        "pairs", values("interactions_std", lists([-1.0] * 6, _FLOAT)), "'interactions_std' has standard deviations"),
+    "deviations without end": ("table", each("error_std:a", float("inf"), _FLOAT), "that are below 0 or infinite"),
+    "deviations without end of a series": (
+        "series", values("error_std", lists([float("inf")] * 3, _FLOAT)), "deviations that are below 0 or infinite"),
+    "deviations without end of texts": (
+        "texts", values("error_std", [[float("inf")] * 3, [1.0]] * 3), "deviations that are below 0 or infinite"),
+    "deviations without end of interactions": (
+        "pairs", values("interactions_std", lists([float("inf")] * 6, _FLOAT)), "that are below 0 or infinite"),
     "targets below 0": ("table", each("target", -1), "column 'target' has numbers that it cannot have"),
     "targets beyond the outputs": ("table", each("target", 2), "column 'target' has numbers that it cannot have"),
     "targets of 2^62": ("table", each("target", 2**62), "column 'target' has numbers that it cannot have"),
@@ -286,6 +308,7 @@ TAMPERED: dict[str, tuple[str, Change, str | None]] = {
     "values that are NaN": ("table", each("a", float("nan"), _FLOAT), None),
     "values that are infinite": ("table", each("a", float("inf"), _FLOAT), None),
     "values that are missing": ("table", each("a", None, _FLOAT), None),
+    "deviations that are NaN": ("table", each("error_std:a", float("nan"), _FLOAT), None),
     "values of 1e-320": ("table", each("a", 1e-320), None),
     "values of 1e149": ("table", each("a", 1e149), None),
     "all values infinite": ("images", values("values", lists([float("-inf")] * 16, _FLOAT)), None),

@@ -118,7 +118,10 @@ def _built(source: str) -> nn.Module:
                 target = getattr(target, part)
             model = target()
     except Exception as error:
-        raise BadInput(f"{source} cannot be built: {line_of(error)}") from error
+        why = line_of(error)
+        if "marshal data" in why:  # Python writes what fits, where the disk is full
+            why += ": Python's compiled code of it is damaged; remove the folder __pycache__ beside it"
+        raise BadInput(f"{source} cannot be built: {why}") from error
     if not isinstance(model, nn.Module):
         raise BadInput(f"{source} builds an object of type {type(model).__name__}, not a torch.nn.Module")
     return model

@@ -192,8 +192,8 @@ class Contents:
         size = len(self.names) if shape is None else math.prod(shape)
         if shape is not None and not (len(shape) <= _MOST_DIMENSIONS and 0 < size <= _MOST_OF_A_ROW):
             raise ValueError(f"has rows of an impossible shape, {list(shape[:_MOST_DIMENSIONS])}")
-        if not size:
-            raise ValueError("has no players and no shape of rows")
+        if not self.names and "values" not in self.stored.schema.names:
+            raise ValueError("has no values of players")
         if shape is not None and self.image is None and size > _MOST_PLACES:
             raise ValueError(f"has {size:,} entries in a row, and up to {_MOST_PLACES:,} of a series can be shown")
         if self.own_players and self.image is None:
@@ -213,6 +213,8 @@ class Contents:
         """Refuse columns and lists that are more or fewer than there are players or entries."""
         if self.inputs and len(self.inputs) != entries:
             raise ValueError(f"has {len(self.inputs):,} columns of data for {entries:,} inputs")
+        if self.shape is not None and self.image is None and players > _MOST_SHOWN:
+            raise ValueError(f"has {players:,} players in a row, and up to {_MOST_SHOWN:,} of a series can be shown")
         if self.has_interactions and players > _MOST_PAIRED:
             raise ValueError(f"has interactions of {players:,} players, and those of {_MOST_PAIRED:,} can be shown")
         pairs = players * (players - 1) // 2
@@ -239,15 +241,15 @@ class Contents:
     def _rows(self, table: pa.RecordBatch) -> OutputRows:
         known = set(table.schema.names)
 
-        def lists(name: str) -> Any:
-            return _lists(name, table[name]) if name in known else None
+        def lists(name: str, read: _Read = _numbers) -> Any:
+            return _lists(name, table[name], read) if name in known else None
 
         if self.names:
             values: Any = np.stack([_numbers(name, table[name]) for name in self.names], 1)
             deviations = [f"error_std:{name}" for name in self.names] if self.has_errors else []
-            std: Any = np.stack([_numbers(name, table[name]) for name in deviations], 1) if deviations else None
+            std: Any = np.stack([_deviations(name, table[name]) for name in deviations], 1) if deviations else None
         else:
-            values, std = lists("values"), lists("error_std")
+            values, std = lists("values"), lists("error_std", _deviations)
         masks = lists("players")
         if masks is not None:  # a value for every player instead of one for every entry
             firsts = [np.unique(mask, return_index=True)[1] for mask in masks]
@@ -255,17 +257,14 @@ class Contents:
                 None if part is None else [row[first] for row, first in zip(part, firsts, strict=True)]
                 for part in (values, std)
             )
-        for row in () if std is None else [std] if isinstance(std, np.ndarray) else std:
-            if (row < 0).any():
-                raise ValueError("has standard deviations below 0")
         data: Any = lists("data")
         if self.inputs and f"data:{self.inputs[0]}" in known:
             data = np.stack([_numbers(f"data:{name}", table[f"data:{name}"]) for name in self.inputs], 1)
         pieces = _texts("pieces", table["pieces"]) if self.is_text else None
         if pieces is not None:
             lengths = [len(row) for row in pieces]
-            if max(lengths) > _MOST_PLACES:
-                raise ValueError(f"has a text of more than {_MOST_PLACES:,} pieces")
+            if max(lengths) > _MOST_SHOWN:
+                raise ValueError(f"has a text of more than {_MOST_SHOWN:,} pieces")
             if not lengths == [len(row) for row in values] == [len(row) for row in std]:
                 raise ValueError("has texts with other numbers of pieces than of values")
         return OutputRows(
@@ -283,7 +282,7 @@ class Contents:
             pieces=pieces,
             masks=masks,
             interactions=lists("interactions"),
-            interactions_std=lists("interactions_std"),
+            interactions_std=lists("interactions_std", _deviations),
         )
 
     def _targets(self, table: pa.RecordBatch) -> NDArray[np.int64]:
@@ -305,6 +304,7 @@ def _is_list(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 _FLOATS = _is_list(pa.types.is_floating)
+_Read = Callable[[str, Any], NDArray[np.float64]]  # a column's numbers, by its name
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "id": lambda kind: not pa.types.is_nested(kind),
     "target": pa.types.is_integer, "versus": pa.types.is_integer, "method": pa.types.is_string,
@@ -315,7 +315,8 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 _NEEDED = {"id", "target", "prediction", "base_value", "gap", "method"}
 _BEHIND = ("versus", "evaluations", "missed", "data", "players", *_PAIRS)
 _MOST_DIMENSIONS, _MOST_OF_A_ROW = 8, 2**22  # of a row: dimensions and entries
-_MOST_PLACES, _MOST_PAIRED = 10**6, 1000  # steps and channels of a series or pieces of a text; players of a heat map
+_MOST_PLACES = 10**6  # of a series: steps and channels
+_MOST_SHOWN, _MOST_PAIRED = 2**18, 1000  # players of a series or pieces of a text; players of a heat map
 _OUTPUTS = 2**20  # of a model, at most, where two of them are compared
 _LARGEST = 1e150  # of a number: sums of squares are finite
 
@@ -335,6 +336,14 @@ def _numbers(name: str, column: Any) -> NDArray[np.float64]:
     if (wrong := np.abs(found) > _LARGEST).any():
         raise ValueError(f"column {name!r} has {found[wrong][0]:g}, and numbers up to {_LARGEST:g} can be shown")
     return found
+
+
+def _deviations(name: str, column: Any) -> NDArray[np.float64]:
+    """Return standard deviations, NaN where one is missing. Those below 0 or without end are refused."""
+    raw = floats(pa.chunked_array([column]))
+    if (raw < 0).any() or np.isinf(raw).any():
+        raise ValueError(f"column {name!r} has standard deviations that are below 0 or infinite")
+    return _numbers(name, column)
 
 
 def _counts(name: str, column: Any, end: int | None = None) -> NDArray[np.int64]:
@@ -366,9 +375,9 @@ def _texts(name: str, column: Any, *, needed: bool = True) -> list[Any]:
     return column.to_pylist()
 
 
-def _lists(name: str, column: Any) -> Any:
+def _lists(name: str, column: Any, read: _Read) -> Any:
     """Return lists of numbers as an array, with NaN for those that are null, or as arrays if their lengths differ."""
-    entries = _numbers(name, column.flatten())  # which leaves null lists out
+    entries = read(name, column.flatten())  # which leaves null lists out
     if pa.types.is_fixed_size_list(column.type):
         found = np.full((len(column), column.type.list_size), np.nan)
         found[column.is_valid().to_numpy(zero_copy_only=False)] = entries.reshape(-1, found.shape[1])
