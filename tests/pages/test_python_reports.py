@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from explain_files import dasp as run
-from reported import EVIL
+from reported import EVIL, write_page
 from sklearn.compose import ColumnTransformer
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -119,6 +119,40 @@ def test_pages_of_images(tmp_path):
     assert data["kind"] == "image"
     assert all({"image", "map", "overlay"} <= row.keys() for row in data["rows"])
     assert data["rows"][0]["limit"] == pytest.approx(abs(pixels.values[0].sum(-1)).max(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["blocks", "series"])
+def test_pages_of_regions_are_those_of_files(here, tmp_path, name):
+    """Blocks of images, and windows of series."""
+    import shown  # noqa: PLC0415 (a file of this folder)
+
+    from_file = data_of(write_page(name))
+    stored = pd.read_parquet(f"{name}.parquet")
+    shape = (1, 8, 8) if name == "blocks" else (2, 40)
+    rows = torch.tensor(np.stack(stored.data).reshape(len(stored), *shape), dtype=torch.float32)
+    model, players = (shown.images(), "block:2") if name == "blocks" else (shown.waves(), "window:10")
+    explanation = Explainer(model.eval(), players=players, method="exact" if name == "series" else "bayesian",
+                            max_evaluations=40 if name == "blocks" else None)(rows, target="predicted")  # fmt: skip
+    mine = data_of(explanation.report(tmp_path / "page.html", ids=stored.id, interactions=name == "series"))
+    assert mine["kind"] == from_file["kind"] == {"blocks": "image", "series": "series"}[name]
+    for own, other in zip(mine["rows"], from_file["rows"], strict=True):
+        assert own.keys() == other.keys()
+        assert own.get("image") == other.get("image")
+        assert same([part[:2] for part in own["parts"]], [part[:2] for part in other["parts"]])
+
+
+def test_pages_of_superpixels(tmp_path):
+    """Every image has regions of its own."""
+    gradient = torch.linspace(0, 1, 16)
+    images = torch.stack([gradient.expand(16, 16), gradient[:, None].expand(16, 16)])[:, None]
+    explainer = Explainer(lambda x: x[:, :, :4].mean((1, 2, 3)), baselines=0.0, players="superpixel:6")
+    explanation = explainer(images)
+    rows = data_of(explanation.report(tmp_path / "page.html"))["rows"]
+    for i, row in enumerate(rows):
+        own = explanation[i].by_player().values
+        shown = [part[1] for part in row["parts"]]
+        assert sorted(shown) == pytest.approx(sorted(own), rel=1e-3, abs=1e-6)
+        assert row["prediction"] == pytest.approx(float(images[i, :, :4].mean()), abs=1e-5)
 
 
 def test_raw_columns_with_their_labels(tmp_path):

@@ -195,9 +195,10 @@ class _Part:
         if regions is not None:
             self._set_regions(regions, stacked, std)
         elif stacked.ndim == 2:
-            names = getattr(one, "feature_names", None)
-            known = names is not None and len(names) == stacked.shape[1]
-            self.labels = tuple(map(str, names)) if known else tuple(f"input {i}" for i in range(stacked.shape[1]))
+            names: Any = getattr(one, "feature_names", None)
+            if names is None or len(names) != stacked.shape[1]:
+                names = [f"input {i}" for i in range(stacked.shape[1])]
+            self.labels = tuple(map(str, names))
             self.values, self.std = stacked, std
             self.data = None if data is None else [_cells([row[i] for row in data]) for i in range(stacked.shape[1])]
         else:
