@@ -305,12 +305,16 @@ def _is_number(kind: Any) -> bool:
 
 def _is_entry(kind: Any) -> bool:
     """Return True for what a column of a table may have: numbers, or texts."""
-    return _is_number(kind) or pa.types.is_string(kind)
+    return _is_number(kind) or _is_text(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    return pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _entries(columns: dict[str, Any]) -> NDArray[Any]:
     """Return columns side by side, (rows, columns): as numbers, or as numbers and texts."""
-    own = [_texts(f"data:{name}", one, needed=False) if pa.types.is_string(one.type) else _numbers(f"data:{name}", one)
+    own = [_texts(f"data:{name}", one, needed=False) if _is_text(one.type) else _numbers(f"data:{name}", one)
            for name, one in columns.items()]  # fmt: skip
     if all(isinstance(one, np.ndarray) for one in own):
         return np.stack(own, 1)
