@@ -22,7 +22,7 @@ from dasp.explainer.explanation import (
 )
 from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel, part_of
-from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
+from dasp.explainer.text.tokens import Division, Strings, Vocabulary, baselines_of_strings, text_in_tokens
 from dasp.games.call_options import read_options
 from dasp.games.computing import computing
 from dasp.games.counting import Count, Threads, suited_threads
@@ -56,8 +56,8 @@ class TextExplainer:
         tokenizer: the model's, a fast one; None for a function of texts.
         baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
             nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
-            nothing, the others close up. Any other text: its tokens. By default "mask" where there is a mask token,
-            else "drop".
+            its text is removed, and tokens are made of what is left. Any other text: its tokens. By default "mask"
+            where there is a mask token, else "drop".
         players: "word", "sentence", "token", or a function from a text to its pieces. Special tokens are no players.
         method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
             more than `max_evaluations`, else `BayesianShapley`. Every answer has standard deviations.
@@ -214,7 +214,7 @@ class TextExplainer:
             raise BadInput("the continuation has no tokens")
         texts, division = self._read(prompt)
         model, at_once = self._function()
-        text = Tokens(texts, division, vocabulary, behind=tokens)
+        text = text_in_tokens(texts, division, vocabulary, behind=tokens)
         game = TextGame(text, ContinuationModel(model, tokens, per_token=per_token), at_once)
         with working("explaining", show=self.budget.show_progress):
             found = self._explained(game, None)
@@ -261,7 +261,7 @@ class TextExplainer:
     def _with_players(self, text: Text) -> PlayerText:
         texts, division = self._read(text)
         if self.vocabulary is not None:
-            return Tokens(texts, division, self.vocabulary)
+            return text_in_tokens(texts, division, self.vocabulary)
         return Strings(texts, division, None if self.baselines == "drop" else self.baselines)
 
     def _explained(self, game: TextGame, target: Any) -> Attributions:
