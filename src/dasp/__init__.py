@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dasp.errors import UnsupportedOperation, UntraceableModel
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
     from dasp.evaluation.audit import audit
-    from dasp.explainer import Explainer, TextExplainer, explain_game
+    from dasp.explainer import Explainer, TextExplainer, explain_game, explain_prompt
     from dasp.games.request import Contrast
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
     from dasp.propagation.saved_program import save
@@ -41,6 +41,7 @@ __all__ = [
     "axioms",
     "completeness_gap",
     "explain_game",
+    "explain_prompt",
     "propagate",
     "rmse",
     "rule",
@@ -63,7 +64,7 @@ _HOMES = {
     "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
     "dasp.evaluation.audit": ("audit",),
-    "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
+    "dasp.explainer": ("Explainer", "TextExplainer", "explain_game", "explain_prompt"),
     "dasp.games.request": ("Contrast",),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
     "dasp.propagation.saved_program": ("save",),

@@ -401,6 +401,7 @@ def explanation_class() -> Any:
         row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
         parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
         is_row = False  # it is one row of an explanation of rows
+        sentences: Any = None  # an explanation by sentences, of one by sentences and words
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
 
         def __copy__(self) -> Any:
@@ -409,6 +410,7 @@ def explanation_class() -> Any:
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
             copied.parts, copied.is_row, copied.regions = self.parts, self.is_row, self.regions
+            copied.sentences = self.sentences
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -422,6 +424,7 @@ def explanation_class() -> Any:
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
+            part.sentences = None
             part.regions = self._regions_of(item, np.shape(part.values)[1 - part.is_row :])
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
