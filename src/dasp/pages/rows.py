@@ -259,6 +259,7 @@ class ImageRows:
         its own."""
         total, number = np.zeros(self.shape[1:]), 0
         for some in self.contents.rows(data=False):
+            assert some.masks is not None
             for values, mask in zip(some.values, some.masks, strict=True):
                 own = np.unique(mask, return_inverse=True)[1]
                 pixels = _pixels(np.asarray(values, dtype=np.float64), own, self.shape)

@@ -26,7 +26,8 @@ from dasp.jobs.summary import word_of
 from dasp.pages.contents import Contents, OutputRows
 
 __all__ = [
-    "Fact", "Pair", "Player", "Statistics", "Verdict", "absent_of", "capital", "facts", "options_of", "statistics_of", "verdict",
+    "Fact", "Pair", "Player", "Statistics", "Verdict", "absent_of", "capital", "facts", "options_of", "statistics_of",
+    "verdict",
 ]  # fmt: skip
 
 _FEW = 8  # outputs that are listed

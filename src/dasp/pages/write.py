@@ -18,7 +18,17 @@ from dasp.pages.contents import Contents, read
 from dasp.pages.explained_rows import contents_of
 from dasp.pages.render import render, rounded
 from dasp.pages.rows import MOST_ROWS, ImageRows, PageRows, page_rows, shade, size_picture
-from dasp.pages.statistics import Pair, Player, Statistics, absent_of, capital, facts, options_of, statistics_of, verdict
+from dasp.pages.statistics import (
+    Pair,
+    Player,
+    Statistics,
+    absent_of,
+    capital,
+    facts,
+    options_of,
+    statistics_of,
+    verdict,
+)
 
 __all__ = ["report", "write_report"]
 
