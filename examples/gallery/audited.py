@@ -35,17 +35,16 @@ attributions = {
     "feature ablation": FeatureAblation(model).attribute(x, target=target),
     "integrated gradients": IntegratedGradients(model).attribute(x, target=target),
     "sampling, 650 evaluations": ShapleyValueSampling(model).attribute(x, target=target, n_samples=10),
-    "dasp.BayesianShapley, 128 evaluations": dasp.BayesianShapley(model).attribute(
-        x, target=target, max_evaluations=128
-    ),
-    "dasp.GradientShapley, 64 pairs of passes": dasp.GradientShapley(model).attribute(x, target=target, n_pairs=64),
+    "BayesianShapley, 650 evaluations": dasp.BayesianShapley(model).attribute(x, target=target, max_evaluations=650),
+    "GradientShapley, 64 pairs of passes": dasp.GradientShapley(model).attribute(x, target=target, n_pairs=64),
 }
 figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")
 for line, (name, values) in enumerate(attributions.items()):
     report = dasp.audit(model, values.detach(), x.detach(), target=target, evaluations=EVALUATIONS)
     print(f"{name}: {report.verdict}")
     assert report.top is not None
-    low, middle, high = (100 * part.median() for part in (report.relative.low, report.relative.middle, report.relative.high))
+    found = report.relative
+    low, middle, high = (100 * part.median() for part in (found.low, found.middle, found.high))
     axes.plot([low, high], [line, line], color="#0072B2", linewidth=6, solid_capstyle="butt", alpha=0.4)
     axes.plot(middle, line, "o", color="#0072B2")
     axes.text(1.02, line, f"{report.top.belonging.mean():.1f}", va="center", transform=axes.get_yaxis_transform())

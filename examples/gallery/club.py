@@ -8,7 +8,7 @@ of the 32 others. The players are the friendships.
 
 import sys
 
-import networkx
+import networkx as nx
 import torch
 from matplotlib import pyplot as plt
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from dasp import Explainer
 EVALUATIONS = 200 if "--small" in sys.argv else 2000
 MEMBER = 9  # a friend of the president's, and of one on the instructor's side
 
-club = networkx.karate_club_graph()
+club = nx.karate_club_graph()
 first, second = torch.tensor(list(club.edges)).T
 members = torch.eye(len(club))
 pairs = members[first][:, :, None] * members[second][:, None]
@@ -26,7 +26,7 @@ pairs = pairs + pairs.mT  # of every friendship, (friendships, members, members)
 
 
 class GraphNetwork(nn.Module):
-    """Two graph convolutions (Kipf and Welling, 2017): the weights of friendships → the logit of the president's side."""
+    """Two graph convolutions (Kipf and Welling): the weights of friendships → the logit of the president's side."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,22 +60,25 @@ print(f"{right} of {len(club)} members are on the side that they took")
 
 explanation = Explainer(model, max_evaluations=EVALUATIONS)(all_there)[0]
 values = explanation.values
-print("the president's side by", f"{explanation.base_values + values.sum():.2f}, without friendships {explanation.base_values:.2f}")
+print(
+    f"its logit is {explanation.base_values + values.sum():.2f}, and {explanation.base_values:.2f} without friendships"
+)
 
 order = abs(values).argsort()  # the strongest on top
 largest = abs(values).max()
-places = networkx.kamada_kawai_layout(club)
-figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-networkx.draw_networkx_edges(club, places, edge_color="0.85", ax=axes)
-networkx.draw_networkx_edges(
+places = nx.kamada_kawai_layout(club)
+figure, axes = plt.subplots(figsize=(8, 4.4), layout="constrained")
+nx.draw_networkx_edges(club, places, edge_color="0.85", ax=axes)
+nx.draw_networkx_edges(
     club, places, [list(club.edges)[i] for i in order], width=6 * abs(values[order]) / largest,
     edge_color=values[order], edge_cmap=plt.cm.RdBu_r, edge_vmin=-largest, edge_vmax=largest, ax=axes,
 )  # fmt: skip
-networkx.draw_networkx_nodes(
+nx.draw_networkx_nodes(
     club, places, node_color=["#f4c9a8" if side else "#b5d4e9" for side in sides], node_size=220, ax=axes,
     edgecolors=["black" if i == MEMBER else "none" for i in club], linewidths=2,
 )  # fmt: skip
-networkx.draw_networkx_labels(club, places, font_size=8, ax=axes)
-axes.set_title(f"Why is member {MEMBER} on the president's side? Red friendships speak for it, blue ones against", fontsize=10)
+nx.draw_networkx_labels(club, places, font_size=8, ax=axes)
+axes.set_title(f"Why is member {MEMBER} on the president's side? Red friendships speak for it, blue ones against")
+axes.title.set_fontsize(10)
 axes.set_axis_off()
 figure.savefig("club.png", dpi=110)

@@ -1,6 +1,6 @@
-"""Why a nine, and not a seven? The network misreads a handwritten seven: which strokes made it a nine?
+"""Why not a seven? A network misreads a handwritten seven: what made it something else?
 
-    python digits.py [--small]          draws digits.png
+python digits.py [--small]          draws digits.png
 """
 
 import sys
@@ -43,4 +43,4 @@ maps = {
     f"why {said} and not {meant}?": explainer(image, target=said, versus=meant),
 }
 panels = plots.image(maps)
-panels.flat[0].figure.savefig("digits.png", dpi=120)
+panels.figure.savefig("digits.png", dpi=120)

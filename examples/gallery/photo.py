@@ -30,4 +30,6 @@ image = torch.tensor(small).float().permute(2, 0, 1)[None]  # between 0 and 1
 explainer = Explainer(
     model, mean=127 / 255, std=128 / 255, baselines=0.5, players="superpixel:40", max_evaluations=EVALUATIONS
 )
-explanation = explainer(image, target="predicted")
+explanation = explainer(image, target=967)  # espresso, among ImageNet's 1,000 kinds of things
+panels = plots.image(explanation, title="Why does EfficientNet see an espresso?")
+panels.figure.savefig("photo.png", dpi=110)

@@ -1,6 +1,6 @@
 """A scikit-learn pipeline: what makes a car drive far on a gallon of fuel? Its raw columns are the players.
 
-    python pipeline.py [--small]        draws pipeline.png
+python pipeline.py [--small]        draws pipeline.png
 """
 
 import sys
@@ -30,7 +30,7 @@ explainer = Explainer(model.predict, background=cars.sample(20, random_state=0),
 explanation = explainer(some)
 best = explanation[int(model.predict(some).argmax())]
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained", width_ratios=[1, 1])
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
 plots.beeswarm(explanation, title=f"{ROWS} cars", ax=left)
 plots.waterfall(best, title="the thriftiest one", ax=right)
 figure.savefig("pipeline.png", dpi=110)

@@ -9,19 +9,21 @@ The network is in a package, as a Keras model that looks at 10,001 letters; the 
 
 import os
 import sys
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "torch"
 
 import keras
 import torch
+from matplotlib import pyplot as plt
 from torch import Tensor
 
 from dasp import Explainer, plots
 
 EVALUATIONS = 12 if "--small" in sys.argv else 300
 
-# The first exon, the first intron, and the beginning of the second exon. Mutations at GTTGG are a cause of thalassaemia.
+# The first exon and intron, and the beginning of the second exon. Mutations at GTTGG are a cause of thalassaemia.
 EXON = (
     "ACATTTGCTTCTGACACAACTGTGTTCACTAGCAACCTCAAACAGACACCATGGTGCATCTGACTCCTGAGGAGAAGTCTGCCGTTACTGCCCTGTGGGGCAAGGTG"
     "AACGTGGATGAAGTTGGTGGTGAGGCCCTGGGCAG"
@@ -31,13 +33,17 @@ INTRON = (
     "TTGGTCTATTTTCCCACCCTTAG"
 )
 NEXT = "GCTGCTGGTGGTCTACCCTTGGACCCAGAGGTTCTTTGAGTCCTTTGGGGATCTGTCCACTCCTGATGCTGTTATGGGCAACCCTAAGGTGAAGGCTCATGGCAAG"
-BEFORE, AROUND = 5000 - len(EXON) + 1, 20  # unknown letters before the gene, so that the exon's last one is in the middle
+AROUND = 20
+BEFORE = 5001 - len(EXON)  # unknown letters, so that the exon's last one is in the middle
 
 gene = EXON + INTRON + NEXT
 x = torch.zeros(1, 10_001, 4)
 x[0, torch.arange(len(gene)) + BEFORE, torch.tensor(["ACGT".index(letter) for letter in gene])] = 1
 site = slice(5001 - AROUND, 5001 + AROUND)
-network = keras.models.load_model(files("spliceai") / "models" / "spliceai1.h5", compile=False)
+package = find_spec("spliceai")
+assert package, "pip install --no-deps spliceai"
+assert package.origin
+network = keras.models.load_model(Path(package.origin).parent / "models" / "spliceai1.h5", compile=False)
 
 
 @torch.no_grad()
@@ -50,3 +56,9 @@ def donor(letters: Tensor) -> Tensor:
 
 explainer = Explainer(donor, baselines=0.0, players="window:1,dim=0", max_evaluations=EVALUATIONS, batch_size=8)
 explanation = explainer(x[:, site])
+figure, axes = plt.subplots(figsize=(9, 2.4), layout="constrained")
+plots.logo(
+    explanation[0], sequence=gene[len(EXON) - AROUND :][: 2 * AROUND], highlighted=[(AROUND, AROUND, "the intron")],
+    title="Which letters tell SpliceAI that the exon ends here?", ax=axes,
+)  # fmt: skip
+figure.savefig("splice.png", dpi=110)
