@@ -115,6 +115,26 @@ def test_words_that_are_estimated_have_honest_error_bars():
     assert np.sqrt(np.mean(errors[1500])) < 0.3
 
 
+def test_effects_that_no_drawn_context_shows_are_doubted():
+    """Words that count only where all other sentences are, of which the drawn contexts may show nothing: the sentence
+    has a value, and nobody knows whose it is."""
+    sizes = (9,) * 12
+    firsts = [own[0] for own in words_of(sizes)]
+
+    def function(texts):
+        return torch.tensor([float(all(f"{word} " in text for word in firsts)) for text in texts], dtype=torch.float64)
+
+    held = []
+    for seed in range(4):
+        found = TextExplainer(function, max_evaluations=10000, seed=seed).hierarchy(text_of(sizes), divided=1)
+        pieces = [piece.strip().strip(".") for piece in found.data]
+        words = [place for place, piece in enumerate(pieces) if piece and " " not in piece]
+        assert found.values[words].sum() == pytest.approx(1 / 12)
+        true = np.array([1 / 12 * (pieces[place] in firsts) for place in words])
+        held += (np.abs(found.values[words] - true) <= 1.96 * found.error_std[words] + 1e-9).tolist()
+    assert np.mean(held) >= 8 / 9
+
+
 @pytest.fixture(scope="module")
 def bert():
     tokenizer = bert_tokenizer()
