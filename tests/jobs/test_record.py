@@ -34,7 +34,7 @@ def test_a_record_comes_back_as_it_was(here, output):
     assert (found.options["players"], found.options["baselines"]) == ("window:2", "mean")
     assert set(found.files) == {"data", "model"}
     assert (found.absent.kind, found.absent.shape) == ("baselines", (4,))
-    assert stored.result == JobResult("small:build", "rows.csv", 3)
+    assert stored.result == JobResult("small:build", "rows.csv", 3, evaluations=200)  # 4 coalitions of 50 rows
 
 
 def test_what_json_makes_of_a_record_and_of_a_result():
