@@ -41,7 +41,7 @@ def test_what_json_makes_of_a_record_and_of_a_result():
     absent = AbsentInputs("background", {"background": "b.npy"}, shape=(2, 1), values=[[1.0], [2.0]])
     given = JobRecord(**{**vars(record(seed=3)), "absent": absent})
     assert JobRecord.from_json(json.loads(json.dumps(given.to_json()))) == given
-    result = JobResult("m", "d", 2, ("no", "yes"), Notes(left_out=1, ids=("7",)))
+    result = JobResult("m", "d", 2, ("no", "yes"), notes=Notes(left_out=1, ids=("7",)))
     assert typed(JobResult, json.loads(json.dumps(result.to_json()))) == result
 
 
