@@ -11,7 +11,7 @@ from small_language import bert_tokenizer, classifier
 
 from dasp import TextExplainer
 from dasp.errors import BadInput
-from dasp.explainer.text.owen_values import sentences_of
+from dasp.explainer.text.owen_values import Contexts, owen_estimate, sentences_of
 
 
 def words_of(sizes):
@@ -116,23 +116,14 @@ def test_words_that_are_estimated_have_honest_error_bars():
 
 
 def test_effects_that_no_drawn_context_shows_are_doubted():
-    """Words that count only where all other sentences are, of which the drawn contexts may show nothing: the sentence
-    has a value, and nobody knows whose it is."""
-    sizes = (9,) * 12
-    firsts = [own[0] for own in words_of(sizes)]
-
-    def function(texts):
-        return torch.tensor([float(all(f"{word} " in text for word in firsts)) for text in texts], dtype=torch.float64)
-
-    held = []
-    for seed in range(4):
-        found = TextExplainer(function, max_evaluations=10000, seed=seed).hierarchy(text_of(sizes), divided=1)
-        pieces = [piece.strip().strip(".") for piece in found.data]
-        words = [place for place, piece in enumerate(pieces) if piece and " " not in piece]
-        assert found.values[words].sum() == pytest.approx(1 / 12)
-        true = np.array([1 / 12 * (pieces[place] in firsts) for place in words])
-        held += (np.abs(found.values[words] - true) <= 1.96 * found.error_std[words] + 1e-9).tolist()
-    assert np.mean(held) >= 8 / 9
+    """The sentence has a value, and nobody knows whose it is."""
+    contexts, nothing = Contexts.of(12, own=0, most=8, seed=0), torch.zeros(9, 5, dtype=torch.float64)
+    values, std = owen_estimate(nothing, nothing, (1.0, 0.0), contexts)
+    assert values.tolist() == pytest.approx([0.2] * 5)
+    assert std.tolist() == pytest.approx([0.4] * 5)  # of who has all of it, by a die
+    values, std = owen_estimate(nothing, nothing, (0.0, 0.0), contexts)
+    assert not values.any()
+    assert not std.any()
 
 
 @pytest.fixture(scope="module")
