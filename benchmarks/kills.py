@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import dasp
 from reproduction.experiment import Data
 from reproduction.parkinsons import Parkinsons
 
@@ -48,8 +49,7 @@ def prepared(folder: Path, rows: int) -> None:
     x = torch.randn(rows, 18)
     data = Data((x, x), (x, x), ["input"] * 18, "random")
     model = Parkinsons().network(data).eval()
-    program = torch.export.export(model, (x[:2],), dynamic_shapes=({0: torch.export.Dim.AUTO},))
-    torch.export.save(program, folder / "model.pt2")
+    dasp.save(model, x[:1], folder / "model.pt2")
     np.save(folder / "rows.npy", x.numpy())
 
 

@@ -26,6 +26,7 @@ import torch
 from captum.attr import ShapleyValueSampling
 from torch import Tensor, nn
 
+import dasp
 import settings
 from dasp import rmse
 
@@ -100,8 +101,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        program = torch.export.export(model, (rows[:2],), dynamic_shapes=({0: torch.export.Dim.AUTO},))
-        torch.export.save(program, folder / "model.pt2")
+        dasp.save(model, rows[:1], folder / "model.pt2")
         print(f"{'':36} {'rows':>8} {'rows/s':>10} {'RMSE':>8}")
         for method, slow in {"gradient": False, "GradientDASP, rank 0": False, "DASP": False, "dasp": True}.items():
             number = options.slow_rows if slow else options.rows

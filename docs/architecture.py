@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import dasp
-from dasp.games.counting import torch_threads
+from dasp.games.computing import computing
 
 HERE = Path(__file__).parent
 PAGE, PICTURE = HERE / "architecture.md", HERE / "images" / "rooms.svg"
@@ -137,7 +137,7 @@ def walk() -> str:
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).eval()
     dasp.GradientDASP(model).attribute(torch.ones(2, 6))  # what is imported on the way is no part of the walk
     fresh = torch.nn.Sequential(*model)
-    with torch_threads(1):  # with more, it would be found out how many suit the model
+    with computing(1):  # with more, it would be found out how many suit the model
         steps = walked(lambda: dasp.GradientDASP(fresh.eval()).attribute(torch.ones(2, 6)))
     return "\n".join([*(f"1. `{module}`: {', '.join(f'`{name}`' for name in names)}" for module, names in steps), ""])
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 import io
 import re
 import sys
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -32,8 +34,8 @@ from dasp import GradientDASP, PermutationShapley
 from dasp.plots.style import SMALL
 
 sys.path.append(str(Path(__file__).parents[1]))  # where `reproduction` is
-PAGES = [Path(__file__).parent / name for name in ("plots.md", "why-not.md")]
-PICTURE = Path(__file__).parent / "images" / "digits.png"
+PAGES = [Path(__file__).resolve().parent / name for name in ("plots.md", "why-not.md")]
+PICTURE = Path(__file__).resolve().parent / "images" / "digits.png"
 DIGITS = (3, 5, 8)
 TEST = 500
 PERMUTATIONS, NODES, STEPS = 400, 8, 50
@@ -143,7 +145,8 @@ def illustrate(page: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for each in PAGES:
-        illustrate(each, PICTURE.parent)
+    with TemporaryDirectory() as beside, chdir(beside):  # snippets save files
+        for each in PAGES:
+            illustrate(each, PICTURE.parent)
     if "--plots" not in sys.argv:
         main()

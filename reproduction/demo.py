@@ -25,6 +25,7 @@ from rich.table import Table
 from sklearn.datasets import load_diabetes
 from torch import nn
 
+import dasp
 from dasp.errors import BadInput
 from reproduction.claims import headline
 from reproduction.dna import DNA
@@ -100,7 +101,8 @@ def first_report(folder: Path, console: Console) -> FirstReport:
     order = np.random.default_rng(0).permutation(len(patients.data))
     test, train = order[:_TEST_PATIENTS], order[_TEST_PATIENTS:]
     columns = [_MEASUREMENTS.get(name, name) for name in patients.feature_names]
-    torch.export.save(_exported(patients.data[train], patients.target[train]), folder / "network.pt2")
+    model = _network(patients.data[train], patients.target[train])
+    dasp.save(model, patients.data[:1], folder / "network.pt2")
     _write_table(folder / "patients.csv", ["patient", *columns], np.column_stack([test, patients.data[test]]))
     _write_table(folder / "others.csv", columns, patients.data[train[:_BACKGROUND]])
     arguments = [
@@ -134,8 +136,8 @@ _MEASUREMENTS = {
 }  # fmt: skip
 
 
-def _exported(x: np.ndarray, y: np.ndarray) -> torch.export.ExportedProgram:
-    """Train a network that standardises its inputs itself, and export it."""
+def _network(x: np.ndarray, y: np.ndarray) -> nn.Module:
+    """Train a network that standardises its inputs itself."""
     inputs, labels = torch.tensor(x).float(), torch.tensor(y).float()
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -144,7 +146,7 @@ def _exported(x: np.ndarray, y: np.ndarray) -> torch.export.ExportedProgram:
             nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1),
         )  # fmt: skip
         fit(model, (inputs, labels), lambda out, wanted: nn.functional.mse_loss(out[:, 0], wanted), 60, 32, 1e-2)
-    return torch.export.export(model.eval(), (inputs[:2],), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    return model.eval()
 
 
 def _write_table(file: Path, columns: Sequence[str], rows: np.ndarray) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dasp.explainer import Explainer, TextExplainer, explain_game
     from dasp.games.request import Contrast
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
+    from dasp.propagation.saved_program import save
 
 __all__ = [
     "DASP",
@@ -43,6 +44,7 @@ __all__ = [
     "propagate",
     "rmse",
     "rule",
+    "save",
     "shapley_of_maximum",
     "spearman",
 ]
@@ -64,6 +66,7 @@ _HOMES = {
     "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
     "dasp.games.request": ("Contrast",),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
+    "dasp.propagation.saved_program": ("save",),
 }
 _MODULES = {
     "axioms": "dasp.evaluation.axioms",

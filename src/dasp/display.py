@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
-_PALEST = 0.45  # the grey of black below an overlay
+_PALEST = 0.6  # the grey of black below an overlay
 
 
 def largest(sizes: NDArray[Any], most: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -15,6 +15,7 @@ __all__ = [
     "METHOD_NAMES",
     "display_name",
     "entry",
+    "in_bytes",
     "interval_of",
     "number",
     "plain",
@@ -40,6 +41,7 @@ METHOD_NAMES = {
     "deeplift_mixed": "DeepLIFT mixed",
 }
 """The name of each of our methods, by its identifier."""
+_UNITS = ("bytes", "kB", "MB", "GB")
 _MOST_DATA = 14  # characters of what a player is in a row
 
 
@@ -93,6 +95,16 @@ def number(value: float, *, signed: bool = False, digits: int = 3) -> str:
     form = ".0f" if 10**digits <= size < 1e6 else f".{digits}g"
     text = format(value, ("+" if signed and value else "") + form)
     return re.sub(r"e([+-])0*(\d+)", lambda e: f"e{e[1].replace('+', '')}{e[2]}", text).replace("-", "−")
+
+
+def in_bytes(size: int) -> str:
+    """Return the size of a file or an array.
+
+    >>> in_bytes(900), in_bytes(27_000), in_bytes(24_100_000)
+    ('900 bytes', '27 kB', '24.1 MB')
+    """
+    unit = min(len(_UNITS) - 1, (len(str(size)) - 1) // 3)
+    return f"{number(size / 1000**unit)} {_UNITS[unit]}"
 
 
 def within(value: float, half: float | None) -> str:

@@ -326,7 +326,9 @@ def test_weights_and_programs(here):
         "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))\n"
     )
     save_file(model.state_dict(), here / "two.safetensors")
-    program = done("model.pt2", "rows.csv", "--target", "1", "--trust")
+    told = dasp("explain", "model.pt2", "rows.csv", "--target", "1", "--trust", "-o", "out.parquet")
+    assert "warning: model.pt2: has 800 bytes of the inputs that it was exported with in it" in told.out
+    program = pd.read_parquet("out.parquet")
     factory = done("two:build", "rows.csv", "--target", "1", "--weights", "two.safetensors")
     assert np.allclose(program[list("abcd")], factory[list("abcd")], atol=1e-6)
 

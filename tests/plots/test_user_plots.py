@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.patches import Polygon
 from matplotlib.text import Text
@@ -245,7 +245,7 @@ def test_what_may_be_nothing_is_hatched(plot):
         assert hatched[0].get_width() == pytest.approx(-1)
     else:
         assert isinstance(hatched[0], Polygon)
-    assert "the interval includes 0" in axes.get_xlabel().replace("\n", " ")
+    assert "the interval includes 0" in " ".join(axes.get_xlabel().split())
 
 
 @pytest.mark.parametrize("draw", [plots.waterfall, plots.bar, plots.force])
@@ -283,6 +283,13 @@ def test_an_explanation_and_its_arrays_are_drawn_alike():
         assert one == other
 
 
+def test_bars_are_red_where_values_raise_the_output_and_blue_where_they_lower_it():
+    axes = plots.bar(np.array([[3.0, -1.0], [-1.0, -2.0]] * 30))
+    parts = [[(box.get_extents().x0, box.get_extents().x1) for box in part.get_paths()] for part in axes.collections
+             if isinstance(part, PolyCollection)]  # fmt: skip
+    assert parts[:2] == [[(0, 0), (0, 1.5)], [(0, 1.5), (1.5, 2)]]
+
+
 def test_bars_have_both_kinds_of_intervals():
     values, std = random(50, 3), np.full((50, 3), 0.4)
     axes = plots.bar(values, std=std, most=2)
@@ -316,7 +323,7 @@ def test_swarms_have_a_dot_for_every_row_and_hollow_ones_where_unsure():
 
 
 def test_images_have_one_scale_around_zero():
-    values = random(2, 1, 4, 5)
+    values = np.sin(np.arange(40.0)).reshape(2, 1, 4, 5)
     panels = plots.image({"a": values, "b": 3 * values}, data=np.abs(values))
     settled(panels)
     assert panels.shape == (2, 3)
@@ -330,8 +337,93 @@ def test_images_have_one_scale_around_zero():
 def test_pictures_from_0_to_1_keep_their_scale_and_others_get_it():
     dim = np.linspace(0.1, 0.6, 20).reshape(1, 1, 4, 5)
     for picture, expected in ((dim, dim), (255 * dim, (dim - 0.1) / 0.5), (dim - 0.3, (dim - 0.1) / 0.5)):
-        first, _ = plots.image(random(1, 1, 4, 5), data=picture, overlay=False).ravel()
+        first, _ = plots.image(random(1, 1, 4, 5), data=picture).ravel()
         assert np.allclose(first.images[0].get_array(), expected[0, 0])
+
+
+def lines_of(axes):
+    """How many sides of pixels are outlined."""
+    *_, outlines = (part for part in axes.collections if isinstance(part, LineCollection))
+    return round(sum(np.abs(np.diff(line, axis=0)).sum() for line in outlines.get_segments()))
+
+
+def test_one_extreme_pixel_does_not_rule_the_scale():
+    values = np.tile(np.linspace(-1, 1, 20), (20, 1))
+    values[3, 4] = -50
+    panels = plots.image(values, data=np.ones((20, 20)), title="Why?")
+    assert_readable(panels)
+    (bar,) = set(panels.figure.axes) - set(panels.flat)
+    assert panels[0, 1].images[0].get_clim() == (-1, 1)
+    assert "1 pixel beyond the scale, up to 50" in " ".join(bar.get_ylabel().split())
+    assert plots.image(values, limit=7).images[0].get_clim() == (-7, 7)
+    wide = plots.image(values.repeat(2, 0), feature_mask=np.arange(800).reshape(40, 20) // 40)  # regions
+    largest = abs(values[3].mean())
+    assert wide.images[0].get_clim() == pytest.approx((-largest, largest))
+
+
+@pytest.fixture(scope="module")
+def photos():
+    """Two images by a network, with superpixels of their own and with blocks."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 3)
+    )
+    options = dict(baselines=0.0, output_names=["cat", "dog", "$bird_1$"], target="predicted", max_evaluations=40)
+    rows = torch.rand(2, 3, 8, 8)
+    named = {
+        players: dasp.Explainer(network.eval(), players=players, **options) for players in ("block:2", "superpixel:6")
+    }
+    return network, rows, {players: explainer(rows) for players, explainer in named.items()}
+
+
+def test_an_explanation_keeps_its_regions(photos):
+    network, rows, found = photos
+    for explained in found.values():
+        panels = plots.image(explained, title="A title")
+        assert_readable(panels)
+        assert panels.figure is panels[0, 0].figure
+        for i, axes in enumerate(panels[:, 1]):
+            own = explained[i].by_player()
+            numbers = np.unique(explained[i].feature_mask[..., 0], return_inverse=True)[1].reshape(8, 8)
+            below = plots.image(explained[i], overlay=False)[0, 1]
+            assert np.allclose(below.images[0].get_array(), own.values[numbers])
+            assert bool(below.patches) == bool((np.abs(own.values) <= 1.96 * own.error_std)[own.error_std > 0].any())
+            sides = (numbers[1:] != numbers[:-1]).sum() + (numbers[:, 1:] != numbers[:, :-1]).sum()
+            assert lines_of(axes) == sides
+            output = network(rows)[i].max().item()
+            assert own.base_values + own.values.sum() == pytest.approx(output, abs=1e-5)
+            assert own.data[0] == pytest.approx(explained.data[i][numbers == 0].mean())
+            assert f"{explained.row_outputs[i]}: {output:.3g}".replace("-", "−") in axes.get_title().replace("\n", " ")
+    blocked = found["block:2"]
+    assert_readable(plots.waterfall(blocked[0].by_player()))
+    assert blocked.by_player().feature_names == [f"block {i}" for i in range(16)]
+    assert blocked.by_player().shape == (2, 16)
+    assert blocked[:, :4].feature_mask is None
+    assert plots.image(blocked.values, data=blocked.data).size == 4  # which knows no regions
+
+
+def test_players_that_differ_between_images_are_no_columns(photos):
+    *_, found = photos
+    masks = found["superpixel:6"].feature_mask
+    assert masks.shape == (2, 8, 8, 3)
+    assert len(np.unique(masks[0])) != len(np.unique(masks[1]))
+    with pytest.raises(BadInput, match=r"choose one, as by explanation\[0\].by_player"):
+        found["superpixel:6"].by_player()
+    with pytest.raises(BadInput, match="every pixel is a player of its own"):
+        dasp.Explainer(lambda x: x.sum((1, 2, 3)))(torch.rand(1, 1, 4, 4)).by_player()
+
+
+def test_series_and_grey_images_know_their_players():
+    rows = torch.rand(2, 4, 6)
+    windows = dasp.Explainer(lambda x: (x**2).sum((1, 2)), players="window:3")(rows)
+    panels = plots.series(windows[1])
+    assert [patch.get_width() for axes in panels for patch in axes.patches] == [3] * 8
+    assert np.allclose(panels[2].lines[0].get_ydata(), rows[1, 2])
+    grey = dasp.Explainer(lambda x: (x**2).sum((1, 2)), players="block:2")(rows)
+    axes = plots.image(grey[0], overlay=False)[0, 1]
+    assert axes.images[0].get_array()[0, :2].tolist() == pytest.approx([grey.values[0, 0]] * 2)
+    assert grey[0].by_player() is not None
+    assert f"output: {float((rows[0] ** 2).sum()):.3g}" in axes.get_title()
 
 
 def test_players_of_images_are_outlined_and_have_their_value():
@@ -339,13 +431,12 @@ def test_players_of_images_are_outlined_and_have_their_value():
     values = torch.arange(6.0)[mask]  # as Captum gives them
     axes = plots.image(values, feature_mask=mask, overlay=False)
     assert np.array_equal(axes.images[0].get_array(), values[0])
-    (outlines,) = (part for part in axes.collections if isinstance(part, LineCollection))
-    assert len(outlines.get_segments()) == 6 + 2 * 4  # one line across, two down
+    assert lines_of(axes) == 6 + 2 * 4  # one line across, two down
     spread = np.moveaxis(values.numpy(), 0, 2) / 12  # as an explanation has them: 4 pixels of 3 channels
     given = shap.Explanation(spread[None], np.zeros(1), np.ones((1, 4, 6, 3)), error_std=spread[None] / 1.9)
     axes = plots.image(given[0], feature_mask=mask, only_certain=True)
     assert_readable(axes)
-    shown = axes.images[1].get_array()  # colours over the picture, of which the largest is opaque
+    shown = axes[0, 1].images[1].get_array()  # colours over the picture, of which the largest is opaque
     assert shown[..., 3].max() == 0  # 1.96 σ > |value| everywhere
     by_channel = blocks((3, 4, 6), 2, by_channel=True)
     axes = plots.image(torch.arange(18.0)[by_channel], feature_mask=by_channel, overlay=False)
@@ -365,8 +456,7 @@ def test_every_image_has_the_players_of_its_own_mask(channels):
         panels = plots.image(explanation, feature_mask=mask).ravel()
         for axes, worth, single, lines in zip(panels, own, (wide, high), (4, 6), strict=True):
             assert np.allclose(axes.images[0].get_array(), worth[single])
-            (outlines,) = axes.collections
-            assert len(outlines.get_segments()) == lines
+            assert lines_of(axes) == lines
     first = plots.image(values[:1], feature_mask=masks[0][None])
     assert np.array_equal(first.images[0].get_array(), own[0][wide])
     with pytest.raises(BadInput, match=r"shape \(3, .*does not broadcast to 2 images"):
@@ -382,15 +472,41 @@ def test_channels_of_a_pixel_that_are_one_player_have_its_interval():
 
 
 def test_texts_break_into_lines_that_do_not_overlap():
-    words = ["word", "<b>", "$x$", "a_b", "שלום", "much longer than the others"] * 12
+    words = ["word", "<b>", "$x$", "a_b", "שלום", "longest"] * 12
     axes = plots.text(random(72), data=words, std=np.full(72, 0.3), title="Some words")
     assert_readable(axes)
     assert [text.get_text() for text in axes.texts] == words
+    unsure = (np.abs(random(72)) <= 1.96 * 0.3).tolist()
     frames = [text.get_bbox_patch().get_edgecolor()[3] > 0 for text in axes.texts]
-    assert frames == (np.abs(random(72)) <= 1.96 * 0.3).tolist()
+    assert frames == unsure
+    behind = [text.get_bbox_patch().get_facecolor()[:3] == (1, 1, 1) for text in axes.texts]
+    assert behind == unsure  # a colour is only for what is certain
     pieces = plots.text([1.0, 1.0, -1.0], data=["un", "believ", "able text"]).texts
     ends = [text.get_bbox_patch().get_window_extent() for text in pieces]
     assert ends[0].x1 < ends[1].x0 + 8
+
+
+def test_long_pieces_break_between_words():
+    long = "One sentence that is longer than a line of the figure, as sentences of reviews often are. "
+    sentences = [2 * long, "Yes!\n", "Next line. ", "ж" * 90]
+    axes = plots.text([1.0, -1.0, 0.5, -0.5], data=sentences, output="good")
+    figure = settled(axes)
+    assert "".join("".join(text.get_text().split()) for text in axes.texts) == "".join("".join(sentences).split())
+    boxes = [text.get_bbox_patch().get_window_extent() for text in axes.texts]
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1
+    after = next(text for text in axes.texts if text.get_text() == "Next line.")
+    assert after.get_window_extent().x0 == pytest.approx(boxes[0].x0, abs=5)
+
+
+def test_texts_of_too_many_pieces_are_told_of_sentences():
+    words = [f"word{i} " for i in range(60)]
+    axes = plots.text(random(60), data=words, std=np.full(60, 2.0))
+    (bar,) = set(axes.figure.axes) - {axes}
+    told = "most of the 60 pieces may be nothing: explain it by sentences"
+    assert told in " ".join(bar.get_xlabel().split())
+    assert_readable(axes)
+    certain = plots.text(random(60), data=words, std=np.full(60, 0.01))
+    assert told not in " ".join(certain.figure.axes[1].get_xlabel().split())
 
 
 def test_text_in_html_is_escaped():
@@ -504,6 +620,7 @@ REFUSED = {
     "not those of all pairs": lambda: plots.interactions(random(3, 4)),
     "stated errors are not known": lambda: plots.calibration(random(3), random(3)),
     "by is 'money'": lambda: plots.cost({"a": [(1, 1)]}, by="money"),
+    "too long for a figure: explain it by sentences": lambda: plots.text(random(3000), data=["words "] * 3000),
     "not pieces of text": lambda: plots.text(random(3), data=random(3)),
 }  # fmt: skip
 

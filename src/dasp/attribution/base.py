@@ -29,7 +29,8 @@ from torch.export import ExportedProgram
 
 from dasp.errors import UntraceableModel
 from dasp.games.call_options import check_replicates, read_options
-from dasp.games.counting import GRADIENT, Count, suited_threads, torch_threads
+from dasp.games.computing import computing
+from dasp.games.counting import GRADIENT, Count, suited_threads
 from dasp.games.evaluator import EvaluatedRow
 from dasp.games.game import BatchOutput, Game
 from dasp.games.progress import working
@@ -39,6 +40,7 @@ from dasp.models.export_lock import evaluation_lock
 from dasp.propagation.graph_cache import GraphCache, ModelOutputs
 from dasp.propagation.lifting import Frontier, Lifted
 from dasp.propagation.rules import RULES
+from dasp.propagation.saved_program import without_data
 
 __all__ = ["GRADIENT", "Estimate", "EvaluatedAttribution", "PlayerMethod", "Profile", "PropagatedAttribution",
            "WholeBatch", "cost_of_prior", "rows_at_once", "without_autocast"]  # fmt: skip
@@ -330,9 +332,9 @@ class PlayerMethod(PerturbationAttribution, ABC):  # type: ignore[misc]
         options = read_options(options, self.options())
         if std and self.profile().replicates:
             check_replicates(options[self.profile().samples or ""], self._unit)
-        with torch_threads(1):  # a few evaluations
+        with computing(1):  # a few evaluations
             request, batch, options = self._understood(arguments, options, most, once=perturbations_per_eval == 1)
-        with torch_threads(min(most, self._threads or 1)):
+        with computing(min(most, self._threads or 1)):
             estimate = self.explain(request, **options)
         missed, tolerance = 0 if estimate.missed is None else int(estimate.missed.sum()), options.get("tolerance")
         if missed and tolerance is not None:
@@ -470,7 +472,7 @@ class PropagatedAttribution(PlayerMethod):
         state["_asked"] = None
         if isinstance(self.model, ExportedProgram):
             file = io.BytesIO()
-            torch.export.save(self.model, file)
+            torch.export.save(without_data(self.model), file)
             state |= {"model": file.getvalue(), "forward_func": None}
         return state
 

@@ -33,7 +33,8 @@ from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, name
 from dasp.explainer.saved_explainer import read_options_file, write_options_file
 from dasp.explainer.shap_background import WeightedRows, given_background
 from dasp.games.call_options import read_options
-from dasp.games.counting import Count, Threads, suited_threads, torch_threads
+from dasp.games.computing import computing
+from dasp.games.counting import Count, Threads, suited_threads
 from dasp.games.game import Game
 from dasp.games.progress import Work, working
 from dasp.games.request import PREDICTED, SECOND, Request, contrasted, output_number
@@ -49,6 +50,7 @@ from dasp.models.wrappers import (
     normalized,
     own_dtype,
 )
+from dasp.propagation.saved_program import alone
 
 __all__ = ["Explainer"]
 
@@ -162,6 +164,7 @@ class Explainer:
         encoder: Any = None,
         link: Any = "identity",
     ) -> None:
+        background, baselines = tree_map(alone, (background, baselines))  # else a pickle has all of a table
         background, baselines, shares = given_background(background, baselines)
         self._options = _own_options(locals(), shares)
         self.budget = Budget(tolerance, max_evaluations, error_bars, batch_size, seed, show_progress, max_seconds)
@@ -332,7 +335,7 @@ class Explainer:
         target = self._output(self.target if target is OWN_TARGET else target)
         versus = self._output(self.versus if versus is OWN_TARGET else versus, (PREDICTED, SECOND))
         arguments = self.inputs.arguments(rows, target, extra)
-        with torch_threads(self.threads or 1):  # a few evaluations
+        with computing(self.threads or 1):  # a few evaluations
             return Request.of(
                 self.model, replace(arguments, target=contrasted(target, versus)), at_once=self.budget.batch_size
             )
@@ -357,7 +360,7 @@ class Explainer:
         first = next(iter(request.apart())) if len(request.games) > 1 else request.rows_of(slice(0, 1))
         values = tree_map(lambda each: each[:1], result.values)
         try:
-            with working("checking the values", show=self.budget.show_progress), self._torch_threads(result.choices[0]):
+            with working("checking the values", show=self.budget.show_progress), self._computing(result.choices[0]):
                 audit = audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size)
         except (UnexplainedRows, ValueError) as error:
             log.info("the values of the first row cannot be checked: %s", line_of(error))
@@ -366,10 +369,10 @@ class Explainer:
         known = (size > 0) & (size >= _NEGLIGIBLE * size.max()) & found.high.isfinite()
         return found[known] if bool(known.any()) else None
 
-    def _torch_threads(self, choice: Choice) -> AbstractContextManager[None]:
+    def _computing(self, choice: Choice) -> AbstractContextManager[None]:
         """Compute with the threads that were chosen: no more than torch has, unless the user says so."""
         assert choice.threads is not None
-        return torch_threads(self.threads or min(choice.threads.number, torch.get_num_threads()))
+        return computing(self.threads or min(choice.threads.number, torch.get_num_threads()))
 
     def _clock(self, rows: int) -> Clock | None:
         return None if self.budget.max_seconds is None else Clock(self.budget.max_seconds * rows)
@@ -384,7 +387,7 @@ class Explainer:
     def _run_alike(self, request: Request, clock: Clock | None, progress: Work) -> Attributions:
         """Explain rows that have the same players."""
         choice = self._choice(request)
-        with self._torch_threads(choice):
+        with self._computing(choice):
             return self._run_chosen(request, choice, clock, progress)
 
     def _run_chosen(self, request: Request, choice: Choice, clock: Clock | None, progress: Work) -> Attributions:
@@ -457,7 +460,7 @@ class Explainer:
         """Return the method for a request, which is the same for all with as many players and outputs."""
         game = (request.players, request.full[0].numel())
         most = torch.get_num_threads()
-        with working("choosing a method"), _CHOOSING, torch_threads(self.threads or 1):
+        with working("choosing a method"), _CHOOSING, computing(self.threads or 1):
             if game not in self._choices:
                 counted = cache(lambda: Count.of_request(request, self.budget.batch_size))
                 choice = Choice(self.requested_method, _ASKED, self.budget)

@@ -4,10 +4,10 @@
 
 SHAP's plots add values up, so every player has one column: a group of features is one feature, called after its
 members, and its data is a text with their numbers, which waterfalls show and swarms draw in grey. Images are plotted
-pixel by pixel: there a group's value is spread over its pixels, as SHAP's own explainers of images do. Their channels
-come last, where `shap.image_plot` looks for them. A text has as many values as pieces, so the values of several texts
-are ragged: arrays of arrays, as SHAP's own are. Pieces that are no players have the value 0. All numbers are in
-float64, as waterfalls place their labels 1e-8 apart.
+pixel by pixel: there a group's value is spread over its pixels, as SHAP's own explainers of images do, and
+`by_player()` has one value a group again. Their channels come last, where `shap.image_plot` looks for them. A text has
+as many values as pieces, so the values of several texts are ragged: arrays of arrays, as SHAP's own are. Pieces that
+are no players have the value 0. All numbers are in float64, as waterfalls place their labels 1e-8 apart.
 
 Of several inputs there is one explanation, with a column for each player of any of them, since only all of them
 together lead from the base to the prediction. A part of it, the players of one input, leads there as well: what the
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Semivalues", "explanation_class", "fitting_names",
-    "is_image", "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game",
+    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Regions", "Semivalues", "explanation_class",
+    "fitting_names", "is_image", "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game",
     "shap_explanation_of_inputs", "shap_explanation_of_texts", "unbalanced_rows",
 ]  # fmt: skip
 
@@ -93,6 +93,63 @@ class Interactions:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Players of an image or a series, which may have several entries each: regions, windows, channels."""
+
+    feature_mask: np.ndarray  # the number of every entry's player, (1 or rows, *features), where rows are like the data
+    data: np.ndarray  # the rows, (rows, *features); channels of images are last
+    names: list[str] | None  # of the players, in the order of their numbers, if they are known
+    kind: str  # the word for one of them, "superpixel" say
+    spread: bool  # True if the explanation divides a player's value among its entries, as those of images do
+
+    def of(self, rows: Any) -> Regions | None:
+        """Return those of some rows; None if these are chosen by something else than numbers."""
+        try:
+            number = np.atleast_1d(np.arange(len(self.data))[rows])
+        except (IndexError, TypeError):
+            return None
+        mask = self.feature_mask if len(self.feature_mask) == 1 else self.feature_mask[number]
+        return replace(self, feature_mask=mask, data=self.data[number])
+
+    def columns(self, values: np.ndarray) -> np.ndarray:
+        """Return values (rows, *features, …) that are divided among entries as (rows, players, …)."""
+        rows = zip(values, np.broadcast_to(self.numbers, self.data.shape), strict=True)
+        count, beyond = self.players, values.shape[self.data.ndim :]
+        result = np.zeros((len(values), count, *beyond))
+        for row, (value, own) in enumerate(rows):
+            np.add.at(result[row], own.ravel(), value.reshape(own.size, *beyond))
+        return result
+
+    def means(self) -> np.ndarray:
+        """Return the mean of the data of each player, (rows, players)."""
+        ones = self.columns(np.ones(self.data.shape))
+        return self.columns(self.data.astype(np.float64)) / ones
+
+    @property
+    def players(self) -> int:
+        """The number of players, which is the same in all rows, or else they are no columns."""
+        counts = {int(own.max()) + 1 for own in self.numbers}
+        if len(counts) > 1:
+            raise BadInput(
+                "images have different numbers of players, and columns are the same for all rows: choose one, as by "
+                "explanation[0].by_player()"
+            )
+        return counts.pop()
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The feature mask with players that are numbered from 0 on in each row."""
+        return np.stack([np.unique(own, return_inverse=True)[1].reshape(own.shape) for own in self.feature_mask])
+
+    @property
+    def player_names(self) -> list[str]:
+        """Their names, "superpixel 0", "superpixel 1" and so on if they have none of their own."""
+        if self.names is not None and len(self.names) == self.players:
+            return list(self.names)
+        return [f"{self.kind} {player}" for player in range(self.players)]
 
 
 class _Reasons:
@@ -344,13 +401,14 @@ def explanation_class() -> Any:
         row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
         parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
         is_row = False  # it is one row of an explanation of rows
+        regions: Regions | None = None  # the players of images and series, if they are groups of entries
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
             copied.__class__ = type(self)  # SHAP makes one of its own
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
-            copied.parts, copied.is_row = self.parts, self.is_row
+            copied.parts, copied.is_row, copied.regions = self.parts, self.is_row, self.regions
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -364,6 +422,7 @@ def explanation_class() -> Any:
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
+            part.regions = self._regions_of(item, np.shape(part.values)[1 - part.is_row :])
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
             return part
@@ -383,6 +442,54 @@ def explanation_class() -> Any:
             between = {name: np.ndim(part.values) - len(rows) - 1 for name, part in self.parts.items()}
             return {name: part[(*rows, *[every] * between[name], others[1])] for name, part in self.parts.items()}
 
+        def _regions_of(self, item: Any, shape: tuple[int, ...]) -> Regions | None:
+            """The regions of some rows, or of an output, whose features have this shape; none of what is chosen by
+            columns."""
+            if self.regions is None:
+                return None
+            items = item if isinstance(item, tuple) else (item,)
+            rows, others = items[: 1 - self.is_row], items[1 - self.is_row :]
+            whole = self.regions.data.shape[1:] if self.regions.spread else (self.regions.players,)
+            every = slice(None)
+            if any(each is not Ellipsis and not (isinstance(each, slice) and each == every)
+                   for each in others[: len(whole)]):  # fmt: skip
+                return None
+            found = self.regions if not rows or rows[0] is Ellipsis else self.regions.of(rows[0])
+            return found if shape[: len(whole)] == whole else None
+
+        @property
+        def feature_mask(self) -> np.ndarray | None:
+            """The number of every entry's player in the shape of a row, or of rows that each have players of their
+            own; None if every entry is a player."""
+            if self.regions is None:
+                return None
+            mask = self.regions.feature_mask
+            return mask[0] if len(mask) == 1 else mask
+
+        def by_player(self) -> Any:
+            """Return the explanation with one value for each player, (rows, players), as bars, waterfalls and swarms
+            take it: of an image, a column for each region, whose data is the mean of its pixels."""
+            if self.regions is None or not self.regions.spread:
+                if np.ndim(self.values) + self.is_row > 3 and is_image((1,) * self.is_row + np.shape(self.data)):
+                    raise BadInput(
+                        "every pixel is a player of its own: give Explainer players='block:8' or 'superpixel:60' for "
+                        "regions"
+                    )
+                return self
+            row, regions = self.is_row, self.regions
+            values, std, background = (
+                None if part is None else regions.columns(np.asarray(part)[None] if row else np.asarray(part))
+                for part in (self.values, self.error_std, self.background_std)
+            )
+            found = type(self)(
+                values, np.asarray(self.base_values)[None] if row else self.base_values, regions.means(), error_std=std,
+                feature_names=regions.player_names, output_names=self.output_names,
+            )  # fmt: skip
+            found.choices, found.evaluated, found.background_std = self.choices, self.evaluated, background
+            if self.output_names is None and self.row_outputs is not None:
+                _name_rows(found, list(self.row_outputs))
+            return found[0] if row else found
+
         def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             """The same of some values, if these are chosen by numbers."""
             if self.background_std is None:
@@ -400,7 +507,7 @@ def explanation_class() -> Any:
             """Means, sums and largest values over rows are of no row's evaluations."""
             found = super()._numpy_func(fname, **kwargs)
             found.evaluated = found.background_std = None
-            found.parts = {}
+            found.parts, found.regions = {}, None
             return found
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:
@@ -471,11 +578,15 @@ def shap_explanation(
     feature_mask: Tensor | None,
     feature_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
+    kind: str | None = None,
 ) -> Any:
-    """Return attributions to rows of `data` as a `shap.Explanation`."""
+    """Return attributions to rows of `data` as a `shap.Explanation`. The players have names, or are of some kind."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     parts = [_as_features(part, outputs, data) for part in (result.values, result.std, result.background_std)]
+    regions = None if feature_mask is None or data.ndim < 3 else _regions(feature_mask, data, feature_names, kind)
     if feature_mask is not None and is_image(data.shape):
+        if regions is not None and regions.names is not None:
+            feature_names = None  # which are those of regions
         parts = [None if part is None else _spread(part, feature_mask, data) for part in parts]
     elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
@@ -496,8 +607,21 @@ def shap_explanation(
     if not outputs:
         _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
-    explanation.background_std = background_std
+    explanation.background_std, explanation.regions = background_std, regions
     return explanation
+
+
+def _regions(feature_mask: Tensor, data: np.ndarray, names: Sequence[str] | None, kind: str | None) -> Regions:
+    """Return the players of rows that are images or series."""
+    mask = feature_mask.cpu().numpy()
+    mask = mask if mask.ndim == data.ndim else mask[None]
+    mask = np.broadcast_to(mask, (len(mask), *data.shape[1:]))
+    axis = _channels(data.shape)
+    if axis is not None:
+        mask, data = np.moveaxis(mask, axis, 3), np.moveaxis(data, axis, 3)
+    found = Regions(mask, data, None, kind or "group", axis is not None)
+    known = names is not None and all(len(np.unique(own)) == len(names) for own in mask)
+    return replace(found, names=[str(name) for name in names]) if known else found  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)
@@ -643,7 +767,7 @@ def shap_explanation_of_inputs(
                 result.prediction.shape).to(result.base),
         )  # fmt: skip
         mask = None if one.kind is None else one.feature_mask
-        parts[one.name] = shap_explanation(own, one.data, mask, None, output_names)
+        parts[one.name] = shap_explanation(own, one.data, mask, None, output_names, one.kind)
         parts[one.name].evaluated = None
     whole = explained(_Columns.beside(columns).in_order())
     whole.evaluated, whole.parts = result.evaluated, parts

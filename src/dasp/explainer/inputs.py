@@ -341,7 +341,8 @@ class Inputs:
         """Return the result as a `shap.Explanation`; one for all inputs together."""
         names = {key: self.names.get(key) or rows.names or self.columns.get(key) for key, rows in parts.items()}
         if None in parts:
-            return shap_explanation(result, parts[None].data, parts[None].feature_mask, names[None], output_names)
+            rows = parts[None]
+            return shap_explanation(result, rows.data, rows.feature_mask, names[None], output_names, rows.kind)
         _check_disjoint(_masks(parts))
         masks = _numbered(parts, _masks(parts))
         values, std, background = map(_by_key, (result.values, result.std, result.background_std))

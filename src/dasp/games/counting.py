@@ -32,8 +32,7 @@ So there is one thread, unless an operation takes 2 ms on average (`Count.operat
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ from torch.utils.flop_counter import flop_registry
 
 from dasp.games.request import Request
 
-__all__ = ["GRADIENT", "Count", "Threads", "idle_cores", "suited_threads", "torch_threads"]
+__all__ = ["GRADIENT", "Count", "Threads", "idle_cores", "suited_threads"]
 
 GRADIENT = 3  # evaluations: forward once, and backward
 
@@ -179,26 +178,6 @@ def idle_cores() -> int:
     except (OSError, ValueError, IndexError):  # not on Linux
         return cores
     return max(1, cores - max(0, running - 1))
-
-
-@contextmanager
-def torch_threads(number: int) -> Iterator[None]:
-    """Compute with so many of torch's threads. The number is one of the thread that asks, so that threads that explain
-    at the same time are not in each other's way; those that begin meanwhile have it, too.
-
-    >>> with torch_threads(1):
-    ...     torch.get_num_threads()
-    1
-    """
-    before = torch.get_num_threads()
-    if number == before:
-        yield
-        return
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Watch(TorchDispatchMode):

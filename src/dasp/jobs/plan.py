@@ -42,6 +42,7 @@ from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outp
 from dasp.methods import METHODS
 from dasp.models.calling import Scale, forward_of, scale_of
 from dasp.models.loading import read_model
+from dasp.models.model_files import data_within
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
 __all__ = ["Opened", "Plan", "Say", "opened", "plan", "waiting"]
@@ -88,7 +89,7 @@ def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
     """Read model and data, and explain two rows as a trial. What an `earlier` job with the same output had chosen, its
     threads and its method, is chosen again."""
     options = checked.options
-    checked, model = _read(checked)
+    checked, model = _read(checked, say)
     check_not_read(options, model)
     files = FilesRead.of(options, model)
     parameters = fingerprint(model)
@@ -98,13 +99,15 @@ def plan(checked: Preflight, earlier: JobRecord | None, say: Say) -> Plan:
 
 def opened(checked: Preflight, say: Say) -> tuple[Opened, FilesRead]:
     """Read model and data, which are rows of numbers, without explaining any; and hash what was read."""
-    checked, model = _read(checked)
+    checked, model = _read(checked, say)
     files = FilesRead.of(checked.options, model)
     return _opened_rows(checked, model, fingerprint(model), None, say), files
 
 
-def _read(checked: Preflight) -> tuple[Preflight, nn.Module]:
+def _read(checked: Preflight, say: Say) -> tuple[Preflight, nn.Module]:
     options = checked.options
+    if (line := data_within(Path(options.model))) is not None:
+        say(f"warning: {line}")
     if options.device is not None:
         _check_device(options.device)
     with waiting(options, "reading the model"):

@@ -406,8 +406,8 @@ def check_dynamic_batch(program: ExportedProgram) -> None:
 def rows_are_fixed(rows: int) -> str:
     """Return the message about a program that takes only one number of rows."""
     return (
-        f"the program is for exactly {rows} row(s): export it with a dynamic batch, torch.export.export(model, "
-        "args, dynamic_shapes=({0: torch.export.Dim.AUTO},)), and two rows or more (a forward that turns the "
+        f"the program is for exactly {rows} row(s): save the model by dasp.save(model, x, path), which exports it with "
+        "a dynamic batch, as dynamic_shapes=({0: torch.export.Dim.AUTO},) and two rows do (a forward that turns the "
         "number of rows into a constant, as int(x.shape[0]) does, must be written without)"
     )
 

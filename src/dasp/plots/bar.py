@@ -12,8 +12,10 @@ from dasp.plots.data import Part, PlotData, axis_edge, error_note, faces, read_t
 from dasp.plots.style import (
     BLACK,
     DARK,
+    DOWN,
     GREY,
     TEXT,
+    UP,
     add_labels,
     drawing,
     fit_names,
@@ -42,7 +44,8 @@ def bar(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw the mean |value| of every feature over all rows, with 95 % intervals; for one row, its values.
+    """Draw the mean |value| of every feature over all rows, with 95 % intervals; for one row, its values. Of a mean,
+    the part by which the feature raises the output is red, on the left, and that by which it lowers it blue.
 
     There are two reasons for an interval. The thin bar holds both: with other rows the mean would be another (s/√n for
     the spread s over n rows, times Student's quantile), and every value has an error of its own (√Σσ²/n for standard
@@ -75,6 +78,8 @@ def bar(
         look = faces(part) if rows == 1 or part.uncertain else {"facecolor": GREY, "edgecolor": "white"}
         look |= {"edgecolor": DARK} if rows > 1 and part.uncertain else {}
         axes.barh(place, part.value, 0.7, **look, zorder=2)
+        if rows > 1 and not part.uncertain:
+            _signs(axes, place, found.values[:, group])
         if whole:
             axes.errorbar(part.value, place, xerr=whole, color=BLACK, linewidth=1.2, capsize=2.5, zorder=3)
         if inner and rows > 1:
@@ -97,6 +102,14 @@ def bar(
     below = f"value{of}" if rows == 1 else f"mean |value|{of} over {rows:,} rows"
     add_labels(axes, title=title, below=below, note=_bar_note(found, hatched))
     return axes
+
+
+def _signs(axes: Any, place: float, values: np.ndarray) -> None:
+    """Colour the parts of a mean |value| that raise the output, on the left, and that lower it."""
+    up, down = (float(np.maximum(sign * values, 0).sum(1).mean()) for sign in (1, -1))
+    axes.broken_barh(
+        [(0, up), (up, down)], (place - 0.35, 0.7), facecolors=[UP, DOWN], edgecolor="white", linewidth=0.8, zorder=2.5
+    )
 
 
 def _cut(axes: Any, named: float) -> None:
@@ -126,11 +139,12 @@ def _halves(found: PlotData, signed: np.ndarray, group: list[int]) -> tuple[floa
 def _bar_note(found: PlotData, hatched: bool) -> str:
     if len(found.values) == 1:
         return error_note(found, hatched=hatched)
+    signs = "Red raises the output, blue lowers it. "
     zero = " Hatched: the interval includes 0." * hatched
     if found.half is None or not found.half.any():
         errors = "Errors of the values are not known." if found.half is None else "The values are exact."
-        return f"Thin bars and ±: 95 % intervals for other rows of the same kind. {errors}{zero}"
+        return f"{signs}Thin bars and ±: 95 % intervals for other rows of the same kind. {errors}{zero}"
     return (
-        "Thin bars and ±: 95 % intervals for other rows of the same kind and errors of the values together; thick "
-        f"bars: for errors of the values alone.{zero}"
+        f"{signs}Thin bars and ±: 95 % intervals for other rows of the same kind and errors of the values together; "
+        f"thick bars: for errors of the values alone.{zero}"
     )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
 
 from dasp.display import data_fractions, half_of_sum, largest, uncertain
 from dasp.plots.data import PlotData, axis_edge, error_note, read_table
 from dasp.plots.style import (
-    BLACK,
     DARK,
     GREY,
+    LIGHT,
     SMALL,
     TEXT,
     add_labels,
@@ -29,9 +29,11 @@ from dasp.plots.style import (
 __all__ = ["beeswarm"]
 
 _WIDTH, _LINE = 8.0, 0.42  # inches
-_BINS, _DOT = 100, 13.0
+_BINS, _DOT = 100, 17.0
 _CUT = 2.6  # times the largest named value, beyond which the dots of all others are cut off
-_DATA = "cividis"  # from small to large, also for the colour-blind; red and blue are signs
+# From small to large, as on the pages of reports: cividis without its yellow, which is not seen on white. Red and blue
+# are signs.
+_DATA = LinearSegmentedColormap.from_list("data", ["#00204c", "#414d6b", "#7c7b78", "#aa9450", "#d6a800"])
 
 
 @drawing
@@ -82,12 +84,13 @@ def beeswarm(
                 values.mean(),
                 place - 0.42 * (len(values) > 1),
                 xerr=typical,
-                color=BLACK,
-                linewidth=1.2,
+                color=DARK,
+                linewidth=1.0,
                 capsize=2,
                 zorder=4,
             )
     line_axes(axes, labels[::-1])
+    axes.grid(axis="y", color=LIGHT, linewidth=0.6, linestyle=(0, (1, 3)))
     axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     axes.margins(x=0.05)
     if len(others):
@@ -123,7 +126,7 @@ def _swarm(axes: Any, place: float, values: np.ndarray, half: np.ndarray | None,
         inside = np.flatnonzero(bins == one)
         rank = np.arange(len(inside))
         layers[inside] = (rank + 1) // 2 * np.where(rank % 2, 1, -1)
-    heights = place + layers * min(0.12, 0.3 / max(1.0, float(np.abs(layers).max())))
+    heights = place + layers * min(0.11, 0.33 / max(1.0, float(np.abs(layers).max())))
     colours = np.full(len(values), DARK, dtype=object) if colours is None else colours
     unsure = np.zeros(len(values), dtype=bool) if half is None else uncertain(values, half)
     axes.scatter(values[~unsure], heights[~unsure], s=_DOT, c=list(colours[~unsure]) or None, linewidths=0, zorder=3)
@@ -144,7 +147,7 @@ def _colours(found: PlotData, group: list[int]) -> np.ndarray | None:
     if fractions is None:
         return None
     colours = np.empty(len(fractions), dtype=object)
-    colours[:] = [tuple(colour) for colour in colormaps[_DATA](fractions)]
+    colours[:] = [tuple(colour) for colour in _DATA(fractions)]
     colours[np.isnan(fractions)] = GREY
     return colours
 

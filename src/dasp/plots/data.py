@@ -21,7 +21,7 @@ from dasp.plots.style import DOWN, TEXT, UP, fit_names
 
 __all__ = [
     "Part", "PlotData", "as_array", "axis_edge", "end_labels", "error_note", "faces", "feature_names", "parts_of",
-    "read", "read_row", "read_table", "sum_of",
+    "read", "read_entries", "read_row", "read_table", "sum_of",
 ]  # fmt: skip
 
 _HATCHES = "////"
@@ -41,6 +41,7 @@ class PlotData:
     output: str  # the name of the output
     one_row: bool  # True for one row, False for several
     spread: bool  # True if a group's value is divided among its entries, as in explanations of images
+    sums: np.ndarray | None = None  # of the players' values of each row, where values are those of entries
 
     @property
     def half(self) -> np.ndarray | None:
@@ -94,6 +95,29 @@ def read(
     return PlotData(
         values, deviations, data, [] if names is None else [str(n) for n in names], base, output or "", one_row, spread
     )
+
+
+def read_entries(given: Any, *, data: Any = None, std: Any = None) -> tuple[PlotData, np.ndarray | None]:
+    """Read values of the entries of images or series, and the players that an explanation keeps. Where these are its
+    columns, every entry has the value of its player, and the data are those of the entries."""
+    regions = getattr(given, "regions", None)
+    if regions is None:
+        return read(given, data=data, std=std), None
+    mask = regions.feature_mask[0] if len(regions.feature_mask) == 1 else regions.feature_mask
+    found = read(given, data=data if regions.spread or data is None else None, std=std)
+    if regions.spread:
+        return found, mask
+    numbers = np.broadcast_to(regions.numbers, regions.data.shape)
+
+    def by_entry(part: np.ndarray) -> np.ndarray:
+        rows = np.stack([own[number] for own, number in zip(part.reshape(len(numbers), -1), numbers, strict=True)])
+        return rows[0] if found.one_row else rows
+
+    rows = regions.data[0] if found.one_row else regions.data
+    return replace(
+        found, values=by_entry(found.values), std=None if found.std is None else by_entry(found.std),
+        data=rows if data is None else as_array(data), names=[], sums=np.atleast_1d(found.values.sum(-1)),
+    ), mask  # fmt: skip
 
 
 def _output(explanation: Any) -> str | None:

@@ -19,10 +19,10 @@ from dasp.plots.data import Part, PlotData, end_labels, error_note, faces, parts
 from dasp.plots.style import (
     BLACK,
     DARK,
-    DARK_DOWN,
-    DARK_UP,
+    DOWN,
     SMALL,
     TEXT,
+    UP,
     add_labels,
     drawing,
     new_axes,
@@ -84,7 +84,7 @@ def force(
     marks = list(zip((start, prediction), end_labels(found, start, prediction), strict=True))
     _limits(axes, width, placed, marks)
     tip = 0.008 * (axes.get_xlim()[1] - axes.get_xlim()[0])
-    for some, colour, side in zip(placed, (DARK_UP, DARK_DOWN), ("right", "left"), strict=True):
+    for some, colour, side in zip(placed, (UP, DOWN), ("right", "left"), strict=True):
         for i, (one, begin, end) in enumerate(some):
             axes.add_patch(_arrow(one, begin, end, tip))
             if one.half:

@@ -1,28 +1,38 @@
-"""Attributions of images over the picture: red where pixels raise the output, blue where they lower it.
+"""Images beside the attributions of their pixels or regions, which are red where they raise the output, and blue where
+they lower it.
 
-All panels have one scale, which is centred at zero. Blocks and superpixels are outlined, and have the value of the
+All panels have one scale, which is centred at zero. A few extreme pixels do not rule it: they are beyond its ends,
+which are then pointed, and it says how many there are. Blocks and superpixels are outlined, and have the value of the
 whole player: it is not divided by its size.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import LineCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 from dasp.display import channel_axis, overlay, pale, pixel_values, scaled_picture, uncertain
 from dasp.errors import BadInput
-from dasp.formatting import INTERVAL, plain
-from dasp.plots.data import as_array, read
-from dasp.plots.style import DIVERGING, SMALL, colour_bar, drawing, new_panels
+from dasp.formatting import INTERVAL, number, plain
+from dasp.plots.data import PlotData, as_array, read_entries
+from dasp.plots.style import DIVERGING, SMALL, TEXT, Panels, colour_bar, drawing, new_panels
 
 __all__ = ["image"]
 
-_INCH = 2.2  # of a panel
+_INCH, _LARGE = 2.2, 3.2  # of a panel among several, and of one image and its map
+_HEADING = 30  # characters above a panel
+_BEYOND, _EXTREME = (
+    0.02,
+    1.5,
+)  # the part of the pixels that may be beyond the scale; how many times as large one has to be
 
 
 @drawing
@@ -38,7 +48,7 @@ def image(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw the attributions of images, summed over their channels.
+    """Draw images and, beside each, the attributions of its pixels or regions, summed over the channels.
 
     Args:
         explanation: a `shap.Explanation` of images, or attributions: (height, width), with channels first or last,
@@ -46,77 +56,136 @@ def image(
         data: the pictures, in the shape of the attributions, if the explanation has none.
         std: the standard deviations of the attributions, if the explanation has none.
         feature_mask: the players, integers that broadcast to an image, or to rows of them that each have players of
-            their own; they are outlined. Every pixel of a player has the player's value, as Captum gives it;
-            explanations of `dasp.Explainer`, where it is divided among pixels, are added up.
-        overlay: True to draw over the picture, False to draw beside it. By default one method is drawn over it, and
-            several are drawn beside it.
-        limit: the value of the darkest colour; by default the largest of all. What is larger has that colour.
-        only_certain: leave out values whose 95 % interval includes 0. Without a feature_mask, the standard deviations
-            of a pixel's channels are added: this is right if they are one player, and otherwise leaves out too much.
-        title: above the panel of one method; those of a dict have their names there.
-        ax: the axes to draw on, for one image of one method without its picture beside it.
+            their own; by default those that the explanation keeps. They are outlined, and every pixel of a player has
+            the player's value, as Captum gives it; explanations of `dasp.Explainer`, where it is divided among pixels,
+            are added up. Players whose 95 % interval includes 0 are hatched.
+        overlay: True to draw over the picture alone, False to draw on white beside it. By default regions
+            of one method are drawn over a pale picture beside the picture itself, pixels and several methods on white.
+        limit: the value of the darkest colour, which what is larger has, too. By default the largest of all regions; of
+            single pixels, a value that 98 % of them do not exceed, if some are much larger, which the scale then says.
+        only_certain: leave out values whose 95 % interval includes 0. Without players, the standard deviations of a
+            pixel's channels are added: this is right if they are one player, and otherwise leaves out too much.
+        title: above the figure. Above each map is the output that is explained, if its name is known.
+        ax: the axes to draw on, for one image of one method, over the picture or without it.
 
     Returns:
-        The axes, or an array of axes (rows, panels).
+        The axes, or an array of axes (rows, panels); both have the `figure`.
 
-    >>> image(np.eye(4), data=np.ones((4, 4))).get_title()
-    ''
+    >>> panels = image(np.eye(4), data=np.ones((4, 4)))
+    >>> panels.shape, len(panels.figure.axes)
+    ((1, 2), 3)
     """
-    methods = dict(explanation) if isinstance(explanation, Mapping) else {title: explanation}
-    pictures, players, found = None, None, {}
+    methods = dict(explanation) if isinstance(explanation, Mapping) else {"": explanation}
+    found: dict[str, _Maps] = {}
     for name, one in methods.items():
-        maps, own, players = _read(one, data, std, feature_mask, only_certain=only_certain)
-        found[name], pictures = maps, pictures if own is None else own
+        found[name] = _read(one, data, std, feature_mask, only_certain=only_certain)
+    pictures = next((maps.pictures for maps in reversed(found.values()) if maps.pictures is not None), None)
     shape = _common_shape(found, pictures)
-    over = len(methods) == 1 if overlay is None else overlay
-    beside = pictures is not None and not over
+    single = len(methods) == 1
+    over = pictures is not None and single and overlay is not False
+    over = over and (overlay is True or ax is not None or next(iter(found.values())).outlined)
+    beside = pictures is not None and overlay is not True and (ax is None or overlay is False)
     columns = (["image"] if beside else []) + list(methods)
-    headings = {name: "\n".join(textwrap.wrap(plain(name), 26)) for name in columns}
     if ax is not None:
         if shape[0] * len(columns) > 1:
             raise BadInput(f"{shape[0] * len(columns)} panels do not fit on one ax: leave ax out for a new figure")
         panels = np.array([[ax]])
     else:
-        aspect = min(max(shape[1] / shape[2], 0.3), 3.0)
-        above = 0.25 + 0.15 * max(heading.count("\n") + 1 for heading in headings.values())
-        size = _INCH * len(columns) + 1.1, (_INCH * aspect + 0.1) * shape[0] + above
-        panels = new_panels(shape[0], len(columns), *size)
-    largest = limit or max(float(np.abs(maps).max()) for maps in found.values()) or 1.0
-    outlines = None if players is None else [_outlines(own) for own in players]
+        panels = _panels(shape, len(columns), title)
+    scale = _Scale.of(list(found.values()), limit)
+    hatched = False
     for i, row in enumerate(panels):
-        for name, axes in zip(columns, row, strict=True):
-            if pictures is not None and beside and axes is row[0]:
-                _picture(axes, pictures[i])
+        for place, axes in enumerate(row):
+            name = columns[place]
+            if beside and not place:
+                _picture(axes, pictures[i])  # type: ignore[index]
+                heading = "image" if i == 0 else ""
             else:
-                _map(axes, found[name][i], largest, None if pictures is None or not over else pictures[i])
-                if outlines is not None:
-                    axes.add_collection(LineCollection(outlines[i % len(outlines)], colors="0.25", linewidths=0.5))
-            if i == 0:
-                axes.set_title(headings[name], fontsize=SMALL, parse_math=False)
+                maps = found[name]
+                _map(axes, maps.values[i], scale.limit, pictures[i] if over else None)  # type: ignore[index]
+                hatched |= _outlined(axes, maps, i)
+                heading = "\n".join(filter(None, (name if i == 0 else "", maps.headings[i] if single else "")))
+            lines = [line for part in heading.split("\n") for line in textwrap.wrap(plain(part), _HEADING)]
+            if ax is not None and title:
+                lines = [*textwrap.wrap(plain(title), _HEADING), *lines]
+            axes.set_title("\n".join(lines), fontsize=SMALL, parse_math=False)
             _framed(axes)
-    label = "value" if feature_mask is None else "value of a player"
-    colour_bar(panels, largest, f"{label}, where its interval does not include 0" if only_certain else label, aspect=25)
+    outlined = any(maps.outlined for maps in found.values())
+    notes = [f"value of a {'region' if outlined else 'pixel'}", scale.note]
+    notes += ["only where its interval does not include 0"] * only_certain
+    notes += ["hatched: the 95 % interval includes 0"] * hatched
+    ends = "both" if scale.note else "neither"
+    colour_bar(panels, scale.limit, "; ".join(filter(None, notes)), aspect=25, extend=ends)
     return panels[0, 0] if panels.size == 1 else panels
 
 
-def _common_shape(found: dict[str, np.ndarray], pictures: np.ndarray | None) -> tuple[int, ...]:
+@dataclass(frozen=True)
+class _Maps:
+    """The attributions of images by one method."""
+
+    values: np.ndarray  # (rows, height, width)
+    pictures: np.ndarray | None  # (rows, height, width, channels)
+    players: np.ndarray | None  # (1 or rows, height, width, channels), from 0 in each row
+    unsure: np.ndarray | None  # True for pixels of regions whose interval includes 0, if these are to be hatched
+    headings: list[str]  # what is explained of each row, where that is known
+
+    @property
+    def outlined(self) -> bool:
+        """True if some player has several pixels."""
+        return self.players is not None and any(own[..., 0].max() + 1 < own[..., 0].size for own in self.players)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The value of the darkest colour, and what to say if others are beyond it."""
+
+    limit: float
+    note: str = ""
+
+    @staticmethod
+    def of(maps: Sequence[_Maps], limit: float | None) -> _Scale:
+        """Return the largest value of all; of pixels, one that all but the most extreme do not exceed."""
+        sizes = np.sort(np.abs(np.concatenate([each.values.ravel() for each in maps])))
+        largest = float(sizes[-1]) or 1.0
+        if limit is not None:
+            return _Scale(float(limit))
+        some = sizes[sizes > 0]
+        most = float(some[len(some) - 1 - int(_BEYOND * len(some))]) if len(some) else largest
+        if any(each.outlined for each in maps) or largest <= _EXTREME * most:
+            return _Scale(largest)
+        beyond = int((sizes > most).sum())
+        return _Scale(most, f"{beyond} pixel{'s' * (beyond != 1)} beyond the scale, up to {number(largest)}")
+
+
+def _panels(shape: tuple[int, ...], columns: int, title: str) -> Panels:
+    """Return the axes of a new figure with room for its headings."""
+    aspect = min(max(shape[1] / shape[2], 0.3), 3.0)
+    panel = _LARGE if shape[0] == 1 and columns <= 2 else _INCH
+    wrapped = textwrap.wrap(plain(title), int(11 * (panel * columns + 1)))
+    above = 0.45 + 0.2 * len(wrapped)
+    panels = new_panels(shape[0], columns, panel * columns + 1.1, (panel * aspect + 0.25) * shape[0] + above)
+    if title:
+        panels.figure.suptitle("\n".join(wrapped), fontsize=TEXT, fontweight="bold", parse_math=False)
+    return panels
+
+
+def _common_shape(found: dict[str, _Maps], pictures: np.ndarray | None) -> tuple[int, ...]:
     """Return the shape (rows, height, width) of all maps and pictures, or say which has another one."""
     if not found:
         raise BadInput("there are no attributions to draw: the dict is empty")
-    shape = next(iter(found.values())).shape
-    different = [name for name, maps in found.items() if maps.shape != shape]
-    if different:
-        raise BadInput(f"attributions of {different[0]!r} have the shape {found[different[0]].shape}, not {shape}")
+    shapes = {name: maps.values.shape for name, maps in found.items()}
+    shape = next(iter(shapes.values()))
+    if different := [name for name, own in shapes.items() if own != shape]:
+        raise BadInput(f"attributions of {different[0]!r} have the shape {shapes[different[0]]}, not {shape}")
     if pictures is not None and pictures.shape[:3] != shape:
         raise BadInput(f"the pictures have the shape {pictures.shape}, and the attributions {shape}")
     return shape
 
 
-def _read(
-    given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the values of pixels, (rows, height, width), and pictures and players, (…, height, width, channels)."""
-    found = read(given, data=data, std=std)
+def _read(given: Any, data: Any, std: Any, feature_mask: Any, *, only_certain: bool) -> _Maps:
+    """Read the values of pixels, their pictures and players, and what is explained of each row."""
+    found, mask = read_entries(given, data=data, std=std)
+    feature_mask = mask if feature_mask is None else feature_mask
     if not 2 <= found.values.ndim <= 4:
         raise BadInput(
             f"values of the shape {found.values.shape} are not images: give (height, width), or channels as well"
@@ -141,9 +210,25 @@ def _read(
     else:
         pixels = values.sum(-1)
         wide = None if deviations is None else deviations.sum(-1)
-    if only_certain and wide is not None:
-        pixels = np.where(uncertain(pixels, INTERVAL * wide), 0, pixels)
-    return pixels, pictures, players
+    unsure = None if wide is None else uncertain(pixels, INTERVAL * wide)
+    if only_certain and unsure is not None:
+        pixels, unsure = np.where(unsure, 0, pixels), None
+    return _Maps(pixels, pictures, players, unsure, _headings(given, found, len(pixels)))
+
+
+def _headings(given: Any, found: PlotData, rows: int) -> list[str]:
+    """Return what is explained of each row, and from where to where its values lead."""
+    names = getattr(given, "row_outputs", None) or (found.output,) * rows
+    if len(names) != rows:
+        names = (found.output,) * rows
+    if found.base is None or found.base.size not in (1, rows):
+        return [f"values for {name}" if name else "" for name in names]
+    sums = found.values.reshape(rows, -1).sum(1) if found.sums is None else found.sums
+    bases = np.broadcast_to(found.base.ravel(), rows)
+    return [
+        f"{name or 'output'}: {number(float(base + total))}\nwithout the image: {number(float(base))}"
+        for name, base, total in zip(names, bases, sums, strict=True)
+    ]
 
 
 def _channel_axis(shape: tuple[int, ...], *, one: bool) -> int | None:
@@ -191,12 +276,38 @@ def _of_players(values: np.ndarray, players: np.ndarray, *, add: bool) -> np.nda
     return result
 
 
+def _outlined(axes: Any, maps: _Maps, row: int) -> bool:
+    """Outline the players of a row, if they have several pixels, and hatch those that may be nothing; return True if
+    there are any."""
+    if not maps.outlined:
+        return False
+    players = maps.players[row % len(maps.players)]  # type: ignore[arg-type, index]
+    for width, colour in ((1.6, "white"), (0.6, "0.2")):  # seen on light and on dark pictures
+        axes.add_collection(LineCollection(_outlines(players), colors=colour, linewidths=width))
+    if maps.unsure is None or not maps.unsure[row].any():
+        return False
+    paths = [Path([(x0, y - 0.5), (x1, y - 0.5), (x1, y + 0.5), (x0, y + 0.5), (x0, y - 0.5)], closed=True)
+             for y, x0, x1 in _runs(maps.unsure[row])]  # fmt: skip
+    axes.add_patch(
+        PathPatch(Path.make_compound_path(*paths), facecolor="none", edgecolor="0.35", hatch="////", linewidth=0)
+    )
+    return True
+
+
+def _runs(marked: np.ndarray) -> list[tuple[int, float, float]]:
+    """Return the runs of marked pixels: the line, and where they begin and end."""
+    padded = np.pad(marked.astype(np.int8), ((0, 0), (1, 1)))
+    changes = np.diff(padded, axis=1)
+    starts, ends = np.argwhere(changes == 1), np.argwhere(changes == -1)
+    return [(int(y), x0 - 0.5, x1 - 0.5) for (y, x0), (_, x1) in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
 def _outlines(players: np.ndarray) -> list[list[tuple[float, float]]]:
     """Return the lines between pixels of different players, (height, width, channels)."""
     below = (players[1:] != players[:-1]).any(-1)
     right = (players[:, 1:] != players[:, :-1]).any(-1)
-    lines = [[(x - 0.5, y + 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(below)]
-    return lines + [[(x + 0.5, y - 0.5), (x + 0.5, y + 0.5)] for y, x in np.argwhere(right)]
+    lines = [[(x0, y + 0.5), (x1, y + 0.5)] for y, x0, x1 in _runs(below)]
+    return lines + [[(x + 0.5, y0), (x + 0.5, y1)] for x, y0, y1 in _runs(right.T)]
 
 
 def _picture(axes: Any, picture: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dasp.display import uncertain
 from dasp.errors import BadInput
 from dasp.formatting import INTERVAL
-from dasp.plots.data import as_array, read
+from dasp.plots.data import as_array, read_entries
 from dasp.plots.style import (
     BLACK,
     GREY,
@@ -49,8 +49,8 @@ def series(
             every player of the feature mask.
         data: the series, (steps,) or (channels, steps), if the explanation has none.
         std: the standard deviations of attributions; windows whose 95 % interval includes 0 are hatched.
-        feature_mask: the number of every entry's player, as `dasp.players.windows` gives it; by default every step is
-            a player.
+        feature_mask: the number of every entry's player, as `dasp.players.windows` gives it; by default those that the
+            explanation keeps, or else every step.
         names: the names of the channels.
         limit: the value of the strongest colour; by default the largest.
         title: above the first panel.
@@ -62,7 +62,8 @@ def series(
     >>> len(series([0.5, -1.0], data=[1.0, 2.0, 3.0, 1.0], feature_mask=[0, 0, 1, 1]).patches)  # two windows
     2
     """
-    found = read(explanation, data=data, std=std)
+    found, players_kept = read_entries(explanation, data=data, std=std)
+    feature_mask = players_kept if feature_mask is None else feature_mask
     if found.data is None or found.data.dtype == object:
         raise BadInput("a series needs its numbers: give them as data, (steps,) or (channels, steps)")
     whole = found.data.astype(np.float64)

@@ -2,8 +2,8 @@
 
 A method has the same colour, marker and line wherever it appears, and so has a sign. A family of methods has one of
 Okabe and Ito's colours, which colour-blind readers can tell apart; inside a family, marker and line do. What raises the
-output is red and what lowers it blue: as a bar in two of these colours, as a shade on ColorBrewer's scale from blue to
-red.
+output is red and what lowers it blue, in figures, HTML and reports: on ColorBrewer's scale from blue to red, of which
+bars have two strong shades.
 
 Users' figures are drawn on their axes, or on a new figure of pyplot's, which notebooks show by themselves. All is drawn
 with matplotlib's defaults but for the fonts, whatever style is in force, and no global setting changes. Names may be of
@@ -34,15 +34,15 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from dasp.formatting import display_name, number, plain, shortened
 
 __all__ = [
-    "STYLES", "Style", "add_labels", "colour_bar", "contrast", "drawing", "fit_names", "fit_text", "line_axes",
-    "lines_that_fit", "names_width", "new_axes", "new_panels", "number_format", "png",
+    "STYLES", "Panels", "Style", "add_labels", "colour_bar", "contrast", "drawing", "fit_names", "fit_text",
+    "line_axes", "lines_that_fit", "names_width", "new_axes", "new_panels", "number_format", "png",
     "points", "readable", "shade", "style_of", "text_width", "tidy", "write_beside",
 ]  # fmt: skip
 
 BLACK, GREY, LIGHT = "#000000", "#7F7F7F", "#D9D9D9"
 ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-UP, DOWN = VERMILLION, BLUE  # raises the output, lowers it
-DARK_UP, DARK_DOWN, DARK = "#A84A00", "#005F94", "#595959"  # the same and grey, as text on white
+UP, DOWN = "#C43A3C", "#2B72B0"  # raises the output, lowers it: of the diverging scale, and read as text on white
+DARK = "#595959"  # grey, as text on white
 DIVERGING = "RdBu_r"
 
 TEXT, SMALL = 10, 8.5  # font sizes
@@ -167,12 +167,21 @@ def new_axes(ax: Any, width: float, height: float) -> Any:
     return new_panels(1, 1, width, height)[0, 0] if ax is None else ax
 
 
-def new_panels(rows: int, columns: int, width: float, height: float, **options: Any) -> np.ndarray:
+class Panels(np.ndarray):
+    """The axes of a figure with several panels; as a single one does, it knows its `figure`, which can be saved."""
+
+    @property
+    def figure(self) -> Any:
+        """The figure that all of them are in."""
+        return self.flat[0].figure
+
+
+def new_panels(rows: int, columns: int, width: float, height: float, **options: Any) -> Panels:
     """Return the axes (rows, columns) of a new figure in inches."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 (it chooses a backend: only where a figure is made)
 
     _, panels = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options)
-    return panels
+    return panels.view(Panels)
 
 
 def png(axes: Any) -> bytes:
@@ -213,17 +222,22 @@ def write_beside(axes: Any, place: float, text: str) -> None:
 def add_labels(axes: Any, *, title: str = "", below: str = "", note: str = "") -> None:
     """Write a title above the axes, and below them what they show and a note on how to read them.
 
-    Both take little more than half of the width that the axes have before names take their room: layouts leave room
+    Both take two thirds of the width that the axes have before names take their room: layouts leave room
     for their height alone.
     """
-    width = 0.6 * points(axes)[0]
+    width = 0.7 * points(axes)[0]
     if title:
         lines = textwrap.wrap(plain(title), max(10, int(width / 6.5)))
         axes.set_title("\n".join(lines), fontsize=TEXT, fontweight="bold", loc="left", parse_math=False)
-    parts = [plain(part).replace(" %", "\u00a0%") for part in (below, note)]  # a number stays with its unit
+    parts = [_with_units(part) for part in (below, note)]
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, int(width / 4.6)))]
     if lines:
         axes.set_xlabel("\n".join(lines), fontsize=SMALL, linespacing=1.35, parse_math=False)
+
+
+def _with_units(text: str) -> str:
+    """Return a line in which numbers stay with what is beside them: a sign of percent, or "includes"."""
+    return plain(text).replace(" %", "\u00a0%").replace("includes 0", "includes\u00a00")
 
 
 def colour_bar(axes: Any, limit: float, label: str, *, pale: bool = False, **options: Any) -> Any:
@@ -235,7 +249,7 @@ def colour_bar(axes: Any, limit: float, label: str, *, pale: bool = False, **opt
     bar = several[0].figure.colorbar(mappable, ax=several, pad=0.015, **options)
     bar.set_ticks([-limit, 0, limit], labels=[number(-limit), "0", number(limit)])
     bar.ax.tick_params(labelsize=SMALL)
-    lines = textwrap.wrap(plain(label), max(12, int(max(points(bar.ax)) / 5.2)))
+    lines = textwrap.wrap(_with_units(label), max(12, int(max(points(bar.ax)) / 5.2)))
     bar.set_label("\n".join(lines), fontsize=SMALL, parse_math=False)
     return bar
 

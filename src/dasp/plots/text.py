@@ -6,6 +6,8 @@ piece does, they are words with spaces between them.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -16,8 +18,9 @@ from dasp.formatting import plain, within
 from dasp.plots.data import PlotData, read_row
 from dasp.plots.style import (
     BLACK,
-    DARK,
+    DOWN,
     TEXT,
+    UP,
     add_labels,
     colour_bar,
     drawing,
@@ -32,6 +35,10 @@ __all__ = ["text", "text_html"]
 _WIDTH = 7.5  # inches of a new figure
 _LEADING, _GAP, _PAD = 2.1, 0.45, 0.15  # line to line, space and padding, relative to the letters
 _SMALLEST = 5.0  # points
+_TALLEST = 30.0  # inches of a new figure
+_MANY = 40  # pieces, of which most may be nothing
+_LONGER = "explain it by sentences (players='sentence', or TextExplainer.hierarchy)"
+_PARTS = re.compile(r"\n+|[^\S\n]+|\S+")  # of a piece: ends of lines, spaces, words
 
 
 @drawing
@@ -45,7 +52,8 @@ def text(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw one text with its pieces highlighted; pieces whose 95 % interval includes 0 have a dashed frame.
+    """Draw one text with its pieces highlighted. Those whose 95 % interval includes 0 are not: they have a dashed
+    frame in the colour of their sign. Lines break between the words of a piece as between pieces.
 
     Args:
         explanation: one row of a `shap.Explanation` whose data are pieces of text, or the attributions of pieces.
@@ -61,34 +69,45 @@ def text(
     """
     found = read_row(explanation, data=data, std=std, output=output)
     pieces, largest = _pieces(found), _limit(found, limit)
-    lines = 1 + _layout(pieces, (_WIDTH - 0.3) * 72, TEXT)[-1][1]
-    axes = new_axes(ax, _WIDTH, (lines * _LEADING * TEXT + 18 * bool(title) + 75) / 72)
+    inches = _lines(pieces, (_WIDTH - 0.3) * 72, TEXT) * _LEADING * TEXT / 72
+    if ax is None and inches > _TALLEST:
+        raise BadInput(f"a text of {len(pieces):,} pieces is too long for a figure: {_LONGER}, or take text_html")
+    axes = new_axes(ax, _WIDTH, inches + (18 * bool(title) + 75) / 72)
     axes.set_axis_off()
-    note = " Dashed: the 95 % interval includes 0." if found.uncertain.any() else ""
-    label = (f"value for {found.output}." if found.output else "value of a piece.") + note
-    colour_bar(axes, largest, label, pale=True, location="bottom", shrink=0.5, aspect=40)
+    notes = [f"value for {found.output}" if found.output else "value of a piece"]
+    notes += ["dashed frames: the 95 % interval includes 0"] * bool(found.uncertain.any())
+    if len(pieces) >= _MANY and found.uncertain.mean() > 0.5:
+        notes.append(f"most of the {len(pieces)} pieces may be nothing: {_LONGER}")
+    colour_bar(axes, largest, "; ".join(notes), pale=True, location="bottom", shrink=0.5, aspect=40)
     add_labels(axes, title=title)
     axes.figure.draw_without_rendering()  # to know how wide the axes are
     width, height = points(axes)
     size: float = TEXT
-    while (1 + _layout(pieces, width, size)[-1][1]) * _LEADING * size > height + size:
+    while _lines(pieces, width, size) * _LEADING * size > height + size:
         size -= 0.5
         if size < _SMALLEST:
-            raise BadInput(f"a text of {len(pieces)} pieces does not fit on axes of {width:.0f} × {height:.0f} points")
+            raise BadInput(
+                f"a text of {len(pieces)} pieces does not fit on axes of {width:.0f} × {height:.0f} points: {_LONGER}, "
+                "or leave ax out"
+            )
     axes.set_xlim(0, width)
     axes.set_ylim(-height, 0)
-    for i, (piece, (x, line)) in enumerate(zip(pieces, _layout(pieces, width, size), strict=True)):
-        shown = plain(piece)
-        if shown:
-            axes.text(
-                x + _PAD * size, -(line + 0.6) * _LEADING * size, shown, fontsize=size, va="center", color=BLACK,
-                parse_math=False,
-                bbox={
-                    "boxstyle": f"square,pad={_PAD}", "facecolor": shade(float(found.values[i]) / largest),
-                    "edgecolor": DARK if found.uncertain[i] else "none", "linestyle": "--", "linewidth": 0.8,
-                },
-            )  # fmt: skip
+    for part in _layout(pieces, width, size):
+        behind, frame = _look(float(found.values[part.piece]), bool(found.uncertain[part.piece]), largest)
+        axes.text(
+            part.x + _PAD * size, -(part.line + 0.6) * _LEADING * size, plain(part.text), fontsize=size, va="center",
+            color=BLACK, parse_math=False,
+            bbox={
+                "boxstyle": f"square,pad={_PAD}", "facecolor": behind, "edgecolor": frame or "none", "linestyle": "--",
+                "linewidth": 0.9,
+            },
+        )  # fmt: skip
     return axes
+
+
+def _look(value: float, unsure: bool, largest: float) -> tuple[str, str | None]:
+    """Return the colour behind a piece, and that of its frame: what may be nothing is framed only."""
+    return ("#ffffff", UP if value > 0 else DOWN) if unsure else (shade(value / largest), None)
 
 
 def text_html(
@@ -121,9 +140,9 @@ def _spans(found: PlotData, largest: float) -> str:
     spans = []
     for i, piece in enumerate(pieces):
         said = within(float(found.values[i]), None if found.half is None else float(found.half[i]) or None)
-        frame = f";outline:1px dashed {DARK}" if found.uncertain[i] else ""
         said += ", uncertain" if found.uncertain[i] else ""
-        colour = shade(float(found.values[i]) / largest)
+        colour, edge = _look(float(found.values[i]), bool(found.uncertain[i]), largest)
+        frame = f";outline:1px dashed {edge}" if edge else ""
         shown = escape(str(piece)).replace("\n", "<br>")
         spans.append(f'<span style="background:{colour};color:#000{frame}" title="{said}">{shown}</span>')
     return (" " if _words(pieces) else "").join(spans)
@@ -146,16 +165,58 @@ def _limit(found: PlotData, limit: float | None) -> float:
     return limit or float(np.abs(found.values).max()) or 1.0
 
 
-def _layout(pieces: list[str], width: float, size: float) -> list[tuple[float, int]]:
-    """Return where every piece begins, in points from the left, and its line."""
-    places: list[tuple[float, int]] = []
-    x, line, words = 0.0, 0, _words(pieces)
-    for piece in pieces:
-        wide = text_width(plain(piece), size) + 2 * _PAD * size
-        space = _GAP * size
-        x += space if x and (words or piece[:1].isspace()) else 0.0
-        if "\n" in piece or (x + wide > width and x > space):
-            x, line = 0.0, line + 1
-        places.append((x, line))
-        x += wide + (space if not words and piece[-1:].isspace() else 0.0)
-    return places
+@dataclass(frozen=True)
+class _Fragment:
+    """What is on one line of a piece: its text, where it begins in points from the left, and its line."""
+
+    piece: int
+    text: str
+    x: float
+    line: int
+
+
+def _lines(pieces: list[str], width: float, size: float) -> int:
+    """Return the number of lines of a text."""
+    return 1 + max((part.line for part in _layout(pieces, width, size)), default=0)
+
+
+def _layout(pieces: list[str], width: float, size: float) -> list[_Fragment]:
+    """Return the pieces as they are set in lines of some width, which break between words."""
+    parts: list[_Fragment] = []
+    gap, pad, words = _GAP * size, _PAD * size, _words(pieces)
+    width -= size  # letters may be wider than was measured word by word
+    blank = text_width("n n", size) - 2 * text_width("n", size)
+    x, line, apart = 0.0, 0, False  # where the last box ended, and whether white space is behind it
+    for i, piece in enumerate(pieces):
+        text, begin = "", 0.0  # of the fragment on this line
+        for word in (part for whole in _PARTS.findall(piece) for part in _broken(whole, width - 2 * pad, size)):
+            if "\n" in word:
+                parts += [_Fragment(i, text, begin, line)] if text else []
+                text, x, line, apart = "", 0.0, line + word.count("\n"), False
+                continue
+            if not word.isspace():
+                wide, space = text_width(word, size), blank * apart
+                if text and x + space + wide <= width:
+                    text, x = text + " " * apart + word, x + space + wide
+                else:
+                    parts += [_Fragment(i, text, begin, line)] if text else []
+                    begin = x + gap * apart if x else 0.0
+                    if text or (x and begin + wide + 2 * pad > width):
+                        begin, line = 0.0, line + 1
+                    text, x = word, begin + wide + 2 * pad
+            apart = word.isspace()
+        parts += [_Fragment(i, text, begin, line)] if text else []
+        apart = apart or words
+    return parts
+
+
+def _broken(word: str, width: float, size: float) -> list[str]:
+    """Return a word in parts that fit on a line, as scripts without spaces need it.
+
+    >>> _broken("abcdefgh", 30, 10)
+    ['abcd', 'efgh']
+    """
+    if word.isspace() or text_width(word, size) <= width:
+        return [word]
+    middle = (len(word) + 1) // 2
+    return [word] if middle == len(word) else _broken(word[:middle], width, size) + _broken(word[middle:], width, size)

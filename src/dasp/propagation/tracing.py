@@ -24,7 +24,7 @@ import operator
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, suppress
 from functools import cache
 from pathlib import Path
 from traceback import extract_tb
@@ -42,7 +42,7 @@ from dasp.models.calling import Forward, fixed_rows, innermost, unwrapped
 from dasp.models.export_lock import export_lock
 from dasp.propagation.complex_values import in_real_parts
 
-__all__ = ["SHAPE_ONLY", "exported", "is_own", "trace"]
+__all__ = ["SHAPE_ONLY", "exported", "is_own", "program_of", "trace"]
 
 aten = torch.ops.aten
 SHAPE_ONLY = {  # ops whose result depends on the shape of their argument alone
@@ -106,15 +106,23 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     Its arguments are like those of the `example`, of which tensors with as many rows as the first are taken as batched.
     """
     forward = model if isinstance(model, Forward) else Forward(unwrapped(model))
-    name = type(innermost(forward)).__name__
+    return program_of(forward, example, _RecurrentShapes)
+
+
+def program_of(
+    module: nn.Module, example: tuple[Any, ...], recording: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> ExportedProgram:
+    """Return a module as a program for any number of rows, in torch's own operations unless others are recorded."""
+    name = type(innermost(module)).__name__
     rows = next(len(x) for x in example if isinstance(x, Tensor))
     batched = [isinstance(x, Tensor) and x.dim() > 0 and len(x) == rows for x in example]
     # A batch of one would be taken for a constant, so two rows are traced.
     pair = tuple(torch.cat([x[:1], x[:1]]) if own else x for x, own in zip(example, batched, strict=True))
-    shapes = (tuple({0: Dim.AUTO} if own else None for own in batched),)
+    sizes = tuple({0: Dim.AUTO} if own else None for own in batched)
+    shapes = (sizes,) if isinstance(module, Forward) else sizes  # whose arguments are one list of any length
     try:
-        with _exporting(), _RecurrentShapes():
-            program = torch.export.export(forward, pair, dynamic_shapes=shapes)
+        with _exporting(), recording():
+            program = torch.export.export(module, pair, dynamic_shapes=shapes)
     except BadInput:
         raise
     except Exception as error:
@@ -128,7 +136,7 @@ def exported(model: nn.Module, example: tuple[Any, ...]) -> ExportedProgram:
     if (fixed := fixed_rows(program)) is None:
         return program
     with suppress(Exception), _exporting():  # by reading the code, which lets len(x) stay a variable
-        program = torch.export.export(forward, pair, dynamic_shapes=shapes, strict=True)
+        program = torch.export.export(module, pair, dynamic_shapes=shapes, strict=True)
     if fixed_rows(program) is None:
         return program
     raise UntraceableModel(

@@ -24,7 +24,8 @@ from dasp.explainer.inputs import OWN_TARGET
 from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel, part_of
 from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
 from dasp.games.call_options import read_options
-from dasp.games.counting import Count, Threads, suited_threads, torch_threads
+from dasp.games.computing import computing
+from dasp.games.counting import Count, Threads, suited_threads
 from dasp.games.progress import working
 from dasp.games.request import PREDICTED, SECOND, Arguments, Request, Selection, contrasted, output_number
 from dasp.methods import METHODS, find
@@ -266,7 +267,7 @@ class TextExplainer:
     def _explained(self, game: TextGame, target: Any) -> Attributions:
         """Explain one text by the method that suits its players."""
         players, most = len(game.text.players), torch.get_num_threads()
-        with torch_threads(self.threads or 1):  # a few evaluations
+        with computing(self.threads or 1):  # a few evaluations
             if players < 2:
                 found = self._undivided(game, target, players)
             else:
@@ -275,7 +276,7 @@ class TextExplainer:
                 choice, threads = self._choice(request), self._suited(request, game.batch_size, most)
         if players >= 2:
             game.remembers = True
-            with torch_threads(self.threads or min(threads.number, most)):
+            with computing(self.threads or min(threads.number, most)):
                 found = self._estimated(request, replace(choice, threads=threads))
         std = None if found.std is None else [_spread(found.std, game.text)]
         return replace(found, values=[_spread(found.values, game.text)], std=std, pieces=[game.text.pieces])

@@ -1,17 +1,23 @@
-"""Threads of torch: one, unless more of them pay, and as before afterwards."""
+"""Threads of torch: one, unless more of them pay, and as before afterwards; and memory that is kept meanwhile."""
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from dasp import ExactShapley, Explainer, TextExplainer
+from dasp.games import computing as computing_module
 from dasp.games import counting
-from dasp.games.counting import Count, suited_threads, torch_threads
+from dasp.games.computing import computing
+from dasp.games.counting import Count, suited_threads
 from dasp.games.request import Arguments, Request
 
 
@@ -147,7 +153,7 @@ def test_texts():
 
 @pytest.mark.usefixtures("several")
 def test_an_error_leaves_the_threads_as_they_were():
-    with pytest.raises(ZeroDivisionError), torch_threads(1):
+    with pytest.raises(ZeroDivisionError), computing(1):
         raise ZeroDivisionError
     assert torch.get_num_threads() == 4
 
@@ -158,14 +164,14 @@ def test_each_python_thread_has_its_own_number():
 
     def other():
         torch.set_num_threads(4)
-        with torch_threads(1):
+        with computing(1):
             inside.set()
             leave.wait(60)
             found.append(torch.get_num_threads())
         found.append(torch.get_num_threads())
 
     thread = threading.Thread(target=other)
-    with torch_threads(1):
+    with computing(1):
         thread.start()
         inside.wait(60)
     assert torch.get_num_threads() == 4  # though the other one still computes with one
@@ -178,3 +184,48 @@ def test_the_numbers_are_those_of_one_thread():
     model, x = network(), torch.rand(40, 6)
     one, two = (Explainer(model, threads=threads).attribute(x) for threads in (1, 2))
     assert torch.allclose(one.values, two.values, rtol=1e-5, atol=1e-7)
+
+
+PAGES = """
+import ctypes, resource, sys
+from contextlib import nullcontext
+from dasp.games.computing import computing
+
+library, size = ctypes.CDLL(None), ctypes.c_size_t(2**24)
+library.malloc.restype = ctypes.c_void_p
+places = (ctypes.c_void_p * 8)()
+
+def passes(number):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(number):
+        for i in range(8):
+            places[i] = library.malloc(size)
+            ctypes.memset(places[i], 1, 2**24)
+        for i in range(7, -1, -1):
+            library.free(ctypes.c_void_p(places[i]))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with computing(1) if sys.argv[1] == "kept" else nullcontext():
+    passes(2)
+    print(passes(5))
+"""
+
+
+def pages_taken(what, **environment):
+    """Pages that the system gave for the eight layers of 16 MB each, five times."""
+    command = [sys.executable, "-c", PAGES, what]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(computing_module._setting() is None, reason="the C library is not the GNU one, or somebody set it")
+def test_memory_is_kept_while_something_is_computed():
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if huge.exists() and "[always]" in huge.read_text():
+        pytest.skip("pages are huge here, and hardly any are taken")
+    block = 2**24 // os.sysconf("SC_PAGE_SIZE")
+    assert pages_taken("kept") < block < 5 * block <= pages_taken("given back")
+
+
+def test_what_the_user_has_set_stays():
+    assert pages_taken("kept", MALLOC_TRIM_THRESHOLD_="100000") > 20 * 2**24 // os.sysconf("SC_PAGE_SIZE")
