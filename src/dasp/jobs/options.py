@@ -97,7 +97,8 @@ class Options:
     baselines: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
         "If not given: zero. For texts, what is in the place of an absent piece: mask (the mask token), pad (it is "
-        "masked out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
+        "masked out), drop (its text is removed), or any other text. If not given: mask where there is such a token, "
+        "else drop.",
         file=True)] = None
     background: Annotated[Path | None, Option(
         "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",
