@@ -266,7 +266,13 @@ def test_several_inputs(tmp_path):
     parts = {data["players"][part[0]]: part[1] for part in data["rows"][1]["parts"]}
     for name, value in zip(explanation.feature_names, explanation.values[1], strict=True):
         assert parts[name] == pytest.approx(value, rel=1e-4, abs=1e-7)
-    assert data_of(explanation["image"].report(tmp_path / "image.html"))["kind"] == "image"
+    alone = data_of(explanation["image"].report(tmp_path / "image.html"))
+    assert alone["kind"] == "image"
+    for row, own in zip(data["rows"], alone["rows"], strict=True):
+        assert row["of"] == "image"
+        assert all(row[view] == own[view] for view in ("image", "map", "overlay", "limit"))
+    (row,) = data_of(explanation[1].report(tmp_path / "row.html"))["rows"]
+    assert row["map"] == data["rows"][1]["map"]
     assert data_of(explanation["person"].report(tmp_path / "person.html"))["players"][:2] == ["age", "pulse"]
 
 

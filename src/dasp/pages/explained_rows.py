@@ -48,6 +48,7 @@ def contents_of(
     given = [explanations] if hasattr(explanations, "values") and hasattr(explanations, "base_values") else explanations
     if not isinstance(given, Iterable) or isinstance(given, (str, dict)):
         raise BadInput(f"an explanation is needed, or a list of them, not a {type(given).__name__}")
+    given = list(given)
     parts = [_Part.of(one, target, interactions=interactions) for one in given]
     if not parts:
         raise BadInput("there are no explanations to report: give one at least")
@@ -68,7 +69,18 @@ def contents_of(
         batches=lambda chosen: _batches(table, chosen),
     )  # fmt: skip
     assert isinstance(stored.record, JobRecord)
-    return Contents(Path("explanation"), stored, stored.record, labels=first.labels)
+    return Contents(Path("explanation"), stored, stored.record, first.labels, _picture(given, target))
+
+
+def _picture(explanations: Any, target: Any) -> Contents | None:
+    """Return the first of several inputs that is an image, if there is one."""
+    parts = [getattr(one, "parts", {}) for one in explanations]
+    for name in parts[0]:
+        several = [own[name] for own in parts if name in own]
+        found = contents_of(several, title=name, ids=None, target=target, interactions=False)
+        if found.image is not None:
+            return found
+    return None
 
 
 def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:

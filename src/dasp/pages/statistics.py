@@ -332,10 +332,10 @@ def absent_of(absent: AbsentInputs) -> str:
     if absent.kind == "explainer":
         return shown(absent.options["is"])
     if absent.kind == "background":
-        return f"taken from the rows of the {given}, and outputs are averaged"
+        return f"averaged over the rows of {shown(absent.options.get('background', 'a background'))}"
     if absent.value is not None:
-        return f"{number(absent.value)} ({given})"
-    return "the average of its column (baselines mean)" if given == "baselines mean" else given
+        return number(absent.value)
+    return "the average of its column" if given == "baselines mean" else given
 
 
 def options_of(contents: Contents) -> dict[str, str]:
