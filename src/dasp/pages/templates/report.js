@@ -129,7 +129,7 @@ function couples(row) {
 // Pictures of one row, by what rows are.
 
 const PICTURES = {
-  table: () => null,
+  table: (row) => row.map ? element("div", {}, element("h4", {}, "Input ", element("bdi", {}, row.of)), PICTURES.image(row)) : null,
 
   image(row) {
     const views = [["image", "The image"], ["map", "Values: red raises, blue lowers the output"], ["overlay", "Values over the image"]];
