@@ -11,7 +11,7 @@ from small_language import bert_tokenizer, classifier
 
 from dasp import TextExplainer
 from dasp.errors import BadInput
-from dasp.explainer.text.owen_values import sentences_of
+from dasp.explainer.text.owen_values import Contexts, owen_estimate, sentences_of
 
 
 def words_of(sizes):
@@ -113,6 +113,17 @@ def test_words_that_are_estimated_have_honest_error_bars():
     assert 0.9 < np.mean(held) <= 1
     assert np.sqrt(np.mean(errors[2048])) < 0.1
     assert np.sqrt(np.mean(errors[1500])) < 0.3
+
+
+def test_effects_that_no_drawn_context_shows_are_doubted():
+    """The sentence has a value, and nobody knows whose it is."""
+    contexts, nothing = Contexts.of(12, own=0, most=8, seed=0), torch.zeros(9, 5, dtype=torch.float64)
+    values, std = owen_estimate(nothing, nothing, (1.0, 0.0), contexts)
+    assert values.tolist() == pytest.approx([0.2] * 5)
+    assert std.tolist() == pytest.approx([0.4] * 5)  # of who has all of it, by a die
+    values, std = owen_estimate(nothing, nothing, (0.0, 0.0), contexts)
+    assert not values.any()
+    assert not std.any()
 
 
 @pytest.fixture(scope="module")

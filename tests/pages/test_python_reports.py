@@ -190,7 +190,8 @@ def test_one_of_several_outputs(every, tmp_path):
 def test_why_one_and_not_the_other(model, x, tmp_path):
     explainer = Explainer(model, feature_names=NAMES, output_names=["low", "middle", "high"], baselines=0.0)
     page = explainer(x, target="high", versus="low").report(tmp_path / "page.html", title="Why high?")
-    assert "Why high?" in told(page)
+    assert "<h1><bdi>Why high?</bdi></h1>" in page.read_text()
+    assert "<title>Why high?</title>" in page.read_text()
     assert "high rather than low" in told(page)
     assert data_of(page)["compares"]
 
@@ -266,7 +267,13 @@ def test_several_inputs(tmp_path):
     parts = {data["players"][part[0]]: part[1] for part in data["rows"][1]["parts"]}
     for name, value in zip(explanation.feature_names, explanation.values[1], strict=True):
         assert parts[name] == pytest.approx(value, rel=1e-4, abs=1e-7)
-    assert data_of(explanation["image"].report(tmp_path / "image.html"))["kind"] == "image"
+    alone = data_of(explanation["image"].report(tmp_path / "image.html"))
+    assert alone["kind"] == "image"
+    for row, own in zip(data["rows"], alone["rows"], strict=True):
+        assert row["of"] == "image"
+        assert all(row[view] == own[view] for view in ("image", "map", "overlay", "limit"))
+    (row,) = data_of(explanation[1].report(tmp_path / "row.html"))["rows"]
+    assert row["map"] == data["rows"][1]["map"]
     assert data_of(explanation["person"].report(tmp_path / "person.html"))["players"][:2] == ["age", "pulse"]
 
 

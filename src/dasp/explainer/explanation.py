@@ -596,9 +596,7 @@ def explanation_class() -> Any:
         def _numpy_func(self, fname: str, **kwargs: Any) -> Any:
             """Means, sums and largest values over rows are of no row's evaluations."""
             found = super()._numpy_func(fname, **kwargs)
-            found.evaluated = found.background_std = None
-            found.parts, found.regions = {}, None
-            found.evaluated = found.background_std = found.facts = None
+            found.evaluated = found.background_std = found.facts = found.regions = found.sentences = None
             found.parts = {}
             return found
 

@@ -23,7 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dasp.errors import BadInput, Stopped, UndefinedCoalitions, line_of
-from dasp.explainer.explanation import explanation_class, fitting_names, names_of_outputs, names_of_rows
+from dasp.explainer.explanation import (
+    RowFacts,
+    explanation_class,
+    fitting_names,
+    name_of_model,
+    names_of_outputs,
+    names_of_rows,
+)
 from dasp.explainer.explanation import shap_explanation_of_texts as explanation_of
 from dasp.explainer.game_explainer import game_attributions, game_method
 from dasp.explainer.text.token_model import by_piece
@@ -125,9 +132,12 @@ def explain_prompt(
     std = None if found.std is None else [by_piece(found.std, text)]
     whole = replace(found, values=[by_piece(found.values, text)], std=std, pieces=[text.pieces])
     if found.target.dim() > 1:
-        explanation = explanation_of(whole, names_of_outputs(found, output_names))[0]
+        explanation = explanation_of(whole, names_of_outputs(found, output_names))
     else:
-        explanation = explanation_of(whole, None, names_of_rows(found, fitting_names(output_names, target)))[0]
+        explanation = explanation_of(whole, None, names_of_rows(found, fitting_names(output_names, target)))
+    absent = "left out" if baselines == "drop" else f"replaced by {baselines!r}"
+    explanation.facts = RowFacts.of(whole, name_of_model(function), absent, output_names)
+    explanation = explanation[0]
     if len(text.players) == len(text.pieces):
         explanation.evaluated = found.evaluated
     return explanation

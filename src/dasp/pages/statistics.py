@@ -264,7 +264,8 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     record = contents.record
     left_out = record.skipped.number + contents.result.notes.left_out
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
-    yield Fact("Model", contents.files["MODEL"])
+    if contents.files["MODEL"]:
+        yield Fact("Model", contents.files["MODEL"])
     yield Fact("Data", contents.files["DATA"] or rows, rows if contents.files["DATA"] else "")
     if contents.result.outputs != 1:
         yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
@@ -332,10 +333,10 @@ def absent_of(absent: AbsentInputs) -> str:
     if absent.kind == "explainer":
         return shown(absent.options["is"])
     if absent.kind == "background":
-        return f"taken from the rows of the {given}, and outputs are averaged"
+        return f"averaged over the rows of {shown(absent.options.get('background', 'a background'))}"
     if absent.value is not None:
-        return f"{number(absent.value)} ({given})"
-    return "the average of its column (baselines mean)" if given == "baselines mean" else given
+        return number(absent.value)
+    return "the average of its column" if given == "baselines mean" else given
 
 
 def options_of(contents: Contents) -> dict[str, str]:

@@ -169,9 +169,7 @@ class TextExplainer:
             target, versus: the output to explain, and that which is subtracted, if not those of the constructor.
         """
         found = self.attribute(texts, target, versus=versus)
-        explanation = shap_explanation_of_texts(found, *self._names_of(found, self._target(target)))
-        absent = "left out" if self.baselines == "drop" else f"replaced by {self.baselines!r}"
-        explanation.facts = RowFacts.of(found, name_of_model(self.model), absent, self.output_names)
+        explanation = self._told(found, *self._names_of(found, self._target(target)))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
     def attribute(
@@ -204,6 +202,13 @@ class TextExplainer:
         result.warn(self.budget.tolerance)
         _note_doubt(found)
         return result
+
+    def _told(self, found: Attributions, outputs: Sequence[str] | str | None, rows: Sequence[str] | None = None) -> Any:
+        """Return attributions as an explanation, with the facts that reports tell."""
+        explanation = shap_explanation_of_texts(found, outputs, rows)
+        absent = "left out" if self.baselines == "drop" else f"replaced by {self.baselines!r}"
+        explanation.facts = RowFacts.of(found, name_of_model(self.model), absent, self.output_names)
+        return explanation
 
     def outputs(self, texts: Sequence[Text]) -> Tensor:
         """Return the model's outputs for whole texts, (texts, outputs)."""
@@ -239,7 +244,7 @@ class TextExplainer:
         found.warn(self.budget.tolerance)
         names = [vocabulary.tokenizer.decode([token]) for token in tokens]
         single = not per_token or len(tokens) == 1
-        return shap_explanation_of_texts(found, continuation if single else names)[0]
+        return self._told(found, continuation if single else names)[0]
 
     def hierarchy(
         self, text: Text, target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET, divided: int | None = 3
@@ -284,8 +289,8 @@ class TextExplainer:
             whole, found = self._by_sentence_and_word(game, numbers, number, divided)
         found.warn(self.budget.tolerance)
         names = self._names_of(found, wanted[0])
-        explanation = shap_explanation_of_texts(found, *names)[0]
-        explanation.sentences = shap_explanation_of_texts(whole, *names)[0]
+        explanation = self._told(found, *names)[0]
+        explanation.sentences = self._told(whole, *names)[0]
         return explanation
 
     def _by_sentence_and_word(
@@ -339,7 +344,7 @@ class TextExplainer:
         reason = f"of {count} sentences, {len(words)} are divided into words"
         for kept, text in ((by_sentence, pieces), (torch.stack(columns, 1), shown)):
             gap = kept[0].sum() - (full - base).double()
-            choice = Choice("owen_values", reason, self.budget) if text is shown else choice
+            choice = Choice("Owen values", reason, self.budget) if text is shown else choice
             parts.append(
                 Attributions(
                     [kept[0]], [kept[1]], full, base, gap, select.chosen, (choice,), self._missed(None),
