@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dasp.evaluation.audit import audit
     from dasp.explainer import Explainer, TextExplainer, explain_game
     from dasp.games.request import Contrast
+    from dasp.pages import report
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
     from dasp.propagation.saved_program import save
 
@@ -42,6 +43,7 @@ __all__ = [
     "completeness_gap",
     "explain_game",
     "propagate",
+    "report",
     "rmse",
     "rule",
     "save",
@@ -65,6 +67,7 @@ _HOMES = {
     "dasp.evaluation.audit": ("audit",),
     "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
     "dasp.games.request": ("Contrast",),
+    "dasp.pages": ("report",),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),
     "dasp.propagation.saved_program": ("save",),
 }

@@ -123,7 +123,7 @@ def within(value: float, half: float | None) -> str:
 def entry(value: Any) -> str:
     """Return what a player is in a row, as a number or a short text."""
     try:
-        return number(float(value))
+        return number(math.nan if value is None else float(value))
     except (TypeError, ValueError):
         text = plain(value)
         return text if len(text) <= _MOST_DATA else shortened(text, _MOST_DATA - 1)

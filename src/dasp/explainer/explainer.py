@@ -28,7 +28,7 @@ from dasp.errors import BadInput, UnexplainedRows, line_of
 from dasp.evaluation.audit import Interval, audited
 from dasp.explainer.data_frames import DataFrames, is_table, takes_tables
 from dasp.explainer.encoders import Encoder
-from dasp.explainer.explanation import Attributions, fitting_names, unbalanced_rows
+from dasp.explainer.explanation import Attributions, RowFacts, fitting_names, name_of_model, unbalanced_rows
 from dasp.explainer.inputs import OWN_TARGET, Inputs, ModelRows, RawTables, names_of
 from dasp.explainer.saved_explainer import read_options_file, write_options_file
 from dasp.explainer.shap_background import WeightedRows, given_background
@@ -164,6 +164,7 @@ class Explainer:
         encoder: Any = None,
         link: Any = "identity",
     ) -> None:
+        self.model_name = name_of_model(model)
         background, baselines = tree_map(alone, (background, baselines))  # else a pickle has all of a table
         background, baselines, shares = given_background(background, baselines)
         self._options = _own_options(locals(), shares)
@@ -275,7 +276,11 @@ class Explainer:
         result = self._explained(parts, target, additional_forward_args, versus)
         asked = self.target if target is OWN_TARGET else target
         names = self.output_names if result.target.dim() > 1 else fitting_names(self.output_names, asked)
-        return self.inputs.explanations(result, parts, names)
+        found = self.inputs.explanations(result, parts, names)
+        facts = RowFacts.of(result, self.model_name, self.inputs.absent(), self.output_names)
+        for each in (found, *found.parts.values()):
+            each.facts = facts
+        return found
 
     def attribute(
         self, x: Any, target: Any = OWN_TARGET, additional_forward_args: Any = None, *, versus: Any = OWN_TARGET

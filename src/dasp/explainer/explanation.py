@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Regions", "Semivalues", "explanation_class",
-    "fitting_names", "is_image", "names_of_outputs", "names_of_rows", "shap_explanation", "shap_explanation_of_game",
-    "shap_explanation_of_inputs", "shap_explanation_of_texts", "unbalanced_rows",
+    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Regions", "RowFacts", "Semivalues",
+    "explanation_class", "fitting_names", "is_image", "name_of_model", "names_of_outputs", "names_of_rows",
+    "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_inputs", "shap_explanation_of_texts",
+    "unbalanced_rows",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -150,6 +152,60 @@ class Regions:
         if self.names is not None and len(self.names) == self.players:
             return list(self.names)
         return [f"{self.kind} {player}" for player in range(self.players)]
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What is known of explained rows besides their values. Arrays are (rows,), or (rows, outputs) for all outputs."""
+
+    prediction: np.ndarray
+    gap: np.ndarray
+    target: np.ndarray  # the numbers of the outputs
+    versus: np.ndarray | None  # and of those that are subtracted
+    missed: np.ndarray | None  # (rows,), True for rows that did not reach the tolerance; None if there was none
+    evaluations: np.ndarray | None  # (rows,)
+    model: str = ""  # its name
+    absent: str = ""  # what an absent input was, in words
+    output_names: tuple[str, ...] = ()  # of all outputs of the model, if they are known
+
+    @staticmethod
+    def of(
+        result: Attributions, model: str = "", absent: str = "", output_names: Sequence[str] | None = None
+    ) -> RowFacts:
+        """Return the facts about a result."""
+        rows = len(result.gap)
+
+        def by_output(part: Tensor | None) -> Any:
+            flat = None if part is None else part.detach().cpu().reshape(rows, -1).numpy()
+            return flat[:, 0] if flat is not None and result.target.dim() == 1 else flat
+
+        return RowFacts(
+            by_output(result.prediction), by_output(result.gap), by_output(result.target), by_output(result.versus),
+            None if result.missed is None else result.missed.cpu().reshape(rows, -1).any(1).numpy(),
+            None if result.evaluations is None else result.evaluations.cpu().reshape(rows, -1)[:, 0].numpy(),
+            model, absent, tuple(map(str, output_names or ())),
+        )  # fmt: skip
+
+    def chosen(self, rows: Any, output: int | None = None) -> RowFacts | None:
+        """Return the facts about some rows, or about one output; None if they are not chosen by numbers."""
+        try:
+            number = np.atleast_1d(np.arange(len(self.gap))[rows])
+            both = (number,) if output is None else (number, output)
+            return replace(
+                self, prediction=self.prediction[both], gap=self.gap[both], target=self.target[both],
+                versus=None if self.versus is None else self.versus[both],
+                missed=None if self.missed is None else self.missed[number],
+                evaluations=None if self.evaluations is None else self.evaluations[number],
+            )  # fmt: skip
+        except (IndexError, TypeError):
+            return None
+
+
+def name_of_model(model: Any) -> str:
+    """Return the name of a function, or of a model's class."""
+    owner = getattr(model, "__self__", None)  # of a method, like predict_proba
+    named = type(owner).__name__ if owner is not None else getattr(model, "__name__", type(model).__name__)
+    return "a function" if named == "<lambda>" else str(named)
 
 
 class _Reasons:
@@ -402,6 +458,7 @@ def explanation_class() -> Any:
         parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
         is_row = False  # it is one row of an explanation of rows
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
+        facts: RowFacts | None = None  # which reports tell
 
         def __copy__(self) -> Any:
             copied = super().__copy__()
@@ -409,6 +466,8 @@ def explanation_class() -> Any:
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
             copied.parts, copied.is_row, copied.regions = self.parts, self.is_row, self.regions
+            copied.parts, copied.is_row = self.parts, self.is_row
+            copied.facts = self.facts
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -423,6 +482,7 @@ def explanation_class() -> Any:
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
             part.regions = self._regions_of(item, np.shape(part.values)[1 - part.is_row :])
+            part.facts = self._facts_of(item, np.ndim(part.values))
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
             return part
@@ -486,9 +546,38 @@ def explanation_class() -> Any:
                 feature_names=regions.player_names, output_names=self.output_names,
             )  # fmt: skip
             found.choices, found.evaluated, found.background_std = self.choices, self.evaluated, background
+            found.facts = self.facts
             if self.output_names is None and self.row_outputs is not None:
                 _name_rows(found, list(self.row_outputs))
             return found[0] if row else found
+
+        def _facts_of(self, item: Any, dimensions: int) -> RowFacts | None:
+            """The facts about some rows, or about an output."""
+            items = item if isinstance(item, tuple) else (item,)
+            if self.facts is None or any(isinstance(each, str) for each in items[:1]):
+                return None
+            rows = slice(None) if self.is_row or items[0] is Ellipsis else items[0]
+            others = items[1 - self.is_row :] if items[0] is not Ellipsis else items[1:]
+            fewer = np.ndim(self.values) - dimensions - (not self.is_row and isinstance(rows, (int, np.integer)))
+            if self.facts.gap.ndim < 2 or not fewer:
+                return self.facts.chosen(rows)
+            output = others[-1] if others else None
+            if isinstance(output, str):
+                output = list(np.ravel(self.output_names)).index(output)
+            return self.facts.chosen(rows, int(output)) if isinstance(output, (int, np.integer)) else None
+
+        def report(
+            self, path: str | Path, *, title: str | None = None, ids: Sequence[Any] | None = None, target: Any = None,
+            interactions: bool = False, rows: int | None = None,
+        ) -> Path:  # fmt: skip
+            """Write a page for people, in one file: how far the values may be off, which players matter, and every
+            row with its waterfall, picture or text. It is the page of `dasp report`; see `dasp.report`."""
+            from importlib import import_module  # noqa: PLC0415 (by its name: pages are a room above this one)
+
+            found: Path = import_module("dasp.pages").report(
+                self, path, title=title, ids=ids, target=target, interactions=interactions, rows=rows
+            )
+            return found
 
         def _background_of(self, item: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             """The same of some values, if these are chosen by numbers."""
@@ -508,6 +597,8 @@ def explanation_class() -> Any:
             found = super()._numpy_func(fname, **kwargs)
             found.evaluated = found.background_std = None
             found.parts, found.regions = {}, None
+            found.evaluated = found.background_std = found.facts = None
+            found.parts = {}
             return found
 
         def _evaluated_of(self, item: Any) -> list[EvaluatedRow | None] | None:

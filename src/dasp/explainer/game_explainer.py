@@ -17,7 +17,13 @@ from typing import Any, get_args
 import torch
 
 from dasp.errors import BadInput, UndefinedCoalitions
-from dasp.explainer.explanation import Attributions, explanation_class, shap_explanation_of_game
+from dasp.explainer.explanation import (
+    Attributions,
+    RowFacts,
+    explanation_class,
+    name_of_model,
+    shap_explanation_of_game,
+)
 from dasp.games.evaluator import Missing
 from dasp.games.mask_function import KeptAnswers, MaskFunction, MaskKind
 from dasp.games.progress import working
@@ -136,7 +142,9 @@ def explain_game(
     before = "" if kept is None else f", {kept.number - game.asked:,} answers were kept before"
     log.info("%s new answers%s, %s coalitions left out", f"{game.asked:,}", before, f"{game.failed:,}")
     found.warn(tolerance)
-    return shap_explanation_of_game(found, names, output_names)
+    explanation = shap_explanation_of_game(found, names, output_names)
+    explanation.facts = RowFacts.of(found, name_of_model(function), output_names=output_names)
+    return explanation
 
 
 def game_method(method: str) -> str:

@@ -331,6 +331,16 @@ class Inputs:
             log.warning(note)
             self._noted = True
 
+    def absent(self) -> str:
+        """Say what an absent input is."""
+        rows = max((len(part) for part in self.off.values() if isinstance(part, Tensor) and part.dim()), default=0)
+        if self.averaged:
+            return "what the only row of the background has" if rows == 1 else f"averaged over {rows:,} background rows"
+        given = {number if isinstance(number, (int, float)) else None for number in self.off_as_given.values()}
+        if None in given:
+            return "what the baselines have"
+        return "0" if not given else " or ".join(f"{number:g}" for number in given if number is not None)
+
     def in_given_shape(self, result: Attributions) -> Attributions:
         """Return the result in the shape of the inputs as they were given."""
         return result
@@ -500,6 +510,7 @@ class RawTables(Inputs):
             model, device, encoder.columns, background=background, baselines=None, feature_mask=None,
             feature_names=feature_names,
         )  # fmt: skip
+        self.filled_in = background is None
         if background is None:
             self.off = {None: self._missing()}
         self.groups = self._groups(feature_mask)  # of the raw columns
@@ -545,6 +556,10 @@ class RawTables(Inputs):
 
     def note_zeros(self, tensors: tuple[Tensor, ...]) -> None:
         """Say nothing: what an absent column is was given."""
+
+    def absent(self) -> str:
+        """Say what an absent column is."""
+        return "missing, which the encoder fills in" if self.filled_in else super().absent()
 
     def in_given_shape(self, result: Attributions) -> Attributions:
         """Return the result with a value for each raw column, in place of those for the numbers made of them."""

@@ -1,5 +1,6 @@
-"""The page that shows an output of `dasp explain`: `dasp report OUT.parquet PAGE.html`.
+"""The page that shows an output of `dasp explain`, `dasp report OUT.parquet PAGE.html`, or explanations: `dasp.report`.
 
+    explained_rows  explanations from Python, as such an output
     contents     an output of `dasp explain`: what was explained, and what it says of every row
     statistics   the importance of players over all rows, with intervals, and the facts in words
     rows         single rows: waterfalls, pictures, texts, sequences, series
@@ -11,6 +12,6 @@ read them, and colours follow the reader's settings; swarms, series and logos ar
 JavaScript. (Plotly's script alone has 4.6 MB, its charts cannot be read without seeing them, and names do not wrap.)
 """
 
-from dasp.pages.write import write_report
+from dasp.pages.write import report, write_report
 
-__all__ = ["write_report"]
+__all__ = ["report", "write_report"]

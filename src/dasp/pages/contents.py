@@ -68,6 +68,7 @@ class Contents:
     file: Path
     stored: StoredOutput
     record: JobRecord  # of the job that wrote it
+    labels: tuple[str, ...] | None = None  # of the players' columns, if these are called otherwise
 
     @property
     def result(self) -> JobResult:
@@ -103,6 +104,11 @@ class Contents:
         columns = self.stored.schema.names
         between = columns[columns.index("base_value") + 1 : columns.index("gap")]
         return [] if "values" in between else [name for name in between if not name.startswith("error_std:")]
+
+    @property
+    def player_names(self) -> list[str]:
+        """The names of the players, as far as these have columns."""
+        return list(self.names if self.labels is None else self.labels)
 
     @cached_property
     def others(self) -> list[str]:
@@ -170,7 +176,7 @@ class Contents:
         names = list(kinds)
         between = names[names.index("base_value") + 1 : names.index("gap")]
         for name, kind in kinds.items():
-            test = _KINDS.get(name) or (_is_number if name.startswith("data:") else pa.types.is_floating)
+            test = _KINDS.get(name) or (_is_entry if name.startswith("data:") else pa.types.is_floating)
             behind = name in (*_NEEDED, *_BEHIND) or name.startswith("data:")
             if not test(kind) or behind == (name in between):
                 raise ValueError(f"column {name!r} is of type {kind}, which dasp explain does not write there")
@@ -259,7 +265,7 @@ class Contents:
             )
         data: Any = lists("data")
         if self.inputs and f"data:{self.inputs[0]}" in known:
-            data = np.stack([_numbers(f"data:{name}", table[f"data:{name}"]) for name in self.inputs], 1)
+            data = _entries({name: table[f"data:{name}"] for name in self.inputs})
         pieces = _texts("pieces", table["pieces"]) if self.is_text else None
         if pieces is not None:
             lengths = [len(row) for row in pieces]
@@ -275,7 +281,7 @@ class Contents:
             values=values,
             std=std,
             gap=_numbers("gap", table["gap"]),
-            method=_methods(table["method"]),
+            method=_methods(table["method"]) if self.labels is None else _texts("method", table["method"]),
             evaluations=_counts("evaluations", table["evaluations"]) if "evaluations" in known else None,
             missed=_counts("missed", table["missed"]).astype(bool) if "missed" in known else None,
             data=data,
@@ -295,6 +301,27 @@ class Contents:
 
 def _is_number(kind: Any) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+
+
+def _is_entry(kind: Any) -> bool:
+    """Return True for what a column of a table may have: numbers, or texts."""
+    return _is_number(kind) or _is_text(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    return pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _entries(columns: dict[str, Any]) -> NDArray[Any]:
+    """Return columns side by side, (rows, columns): as numbers, or as numbers and texts."""
+    own = [_texts(f"data:{name}", one, needed=False) if _is_text(one.type) else _numbers(f"data:{name}", one)
+           for name, one in columns.items()]  # fmt: skip
+    if all(isinstance(one, np.ndarray) for one in own):
+        return np.stack(own, 1)
+    found = np.empty((len(own[0]), len(own)), dtype=object)
+    for place, one in enumerate(own):
+        found[:, place] = one
+    return found
 
 
 def _is_list(test: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -166,7 +166,7 @@ def statistics_of(contents: Contents) -> Statistics:
         several = [own.players([word], errors=contents.has_errors)[0] for word, own in often.items()]
         players = sorted(several, key=lambda player: -player.mean)
     elif not contents.own_players:
-        names = [shown(name) for name in contents.names] or [f"input {i}" for i in range(len(sums.sizes))]
+        names = [shown(name) for name in contents.player_names] or [f"input {i}" for i in range(len(sums.sizes))]
         players = sums.players(names, errors=contents.has_errors)
     else:
         players = []
@@ -327,6 +327,8 @@ def _absent(absent: AbsentInputs) -> str:
     given = shown(" ".join(f"{name} {value}" for name, value in absent.options.items()))
     if absent.kind == "text":
         return f"replaced by: {shown(absent.options.get('baselines', '?'))}"
+    if absent.kind == "explainer":
+        return shown(absent.options["is"])
     if absent.kind == "background":
         return f"taken from the rows of the {given}, and outputs are averaged"
     if absent.value is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from dasp.errors import BadInput, line_of
 from dasp.formatting import within
 from dasp.jobs.options import check_page
 from dasp.pages.contents import Contents, read
+from dasp.pages.explained_rows import contents_of
 from dasp.pages.render import render, rounded
 from dasp.pages.rows import MOST_ROWS, PageRows, page_rows, shade, size_picture
 from dasp.pages.statistics import Pair, Statistics, capital, facts, options_of, statistics_of, verdict
 
-__all__ = ["write_report"]
+__all__ = ["report", "write_report"]
 
 _BARS = 15  # players that are seen at once; all others are below a fold
 _MOST_BARS = 500
@@ -29,7 +31,54 @@ _NAME = 40  # characters of the page's name that the file has before it is whole
 def write_report(output: Path, page: Path, *, most: int = MOST_ROWS) -> int:
     """Write the page of an output of `dasp explain`, with at most so many of its rows; return how many it shows."""
     check_page(page)
-    contents = read(output)
+    return _write(read(output), page, most)
+
+
+def report(
+    explanations: Any,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    ids: Sequence[Any] | None = None,
+    target: Any = None,
+    interactions: bool = False,
+    rows: int | None = None,
+) -> Path:
+    """Write a page for people about explanations, in one file that needs no network: how far the values may be off,
+    which players matter over all rows, and every row with its waterfall, picture, text or series. It is the page of
+    `dasp report`.
+
+    Args:
+        explanations: an explanation of an `Explainer`, `TextExplainer` or `explain_game` (or any `shap.Explanation`),
+            or a list of them, whose rows follow each other. Of a model with several inputs, the page has the players
+            of all of them.
+        path: the page, which ends in `.html`.
+        title: of the page. By default it names the model.
+        ids: names of the rows. By default they are counted from 0.
+        target: the output to show, by its number or name, if all outputs are explained. By default the largest of
+            each row.
+        interactions: show which pairs of players interact, too, where evaluations of coalitions were kept.
+        rows: how many rows the page shows at most. By default up to 10,000, as far as they have room in some 7 MB.
+
+    Returns:
+        The path.
+
+    >>> import tempfile, torch
+    >>> explanation = dasp.Explainer(lambda x: x[:, 0] * x[:, 1])(torch.tensor([[2.0, 3.0], [1.0, 5.0]]))
+    >>> report(explanation, Path(tempfile.mkdtemp(), "page.html"), ids=["Ada", "Bob"]).name
+    'page.html'
+    """
+    page = Path(path)
+    check_page(page)
+    if rows is not None and rows < 1:
+        raise BadInput(f"rows is {rows}; at least 1 is needed")
+    contents = contents_of(explanations, title=title, ids=ids, target=target, interactions=interactions)
+    _write(contents, page, MOST_ROWS if rows is None else rows)
+    return page
+
+
+def _write(contents: Contents, page: Path, most: int) -> int:
+    """Write a page, and return how many rows it shows."""
     known = statistics_of(contents)
     rows = page_rows(contents, known, most)
     text = _page(contents, known, rows)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import (
     Attributions,
+    RowFacts,
     fitting_names,
+    name_of_model,
     names_of_outputs,
     names_of_rows,
     shap_explanation_of_texts,
@@ -155,6 +157,8 @@ class TextExplainer:
         """
         found = self.attribute(texts, target, versus=versus)
         explanation = shap_explanation_of_texts(found, *self._names_of(found, self._target(target)))
+        absent = "left out" if self.baselines == "drop" else f"replaced by {self.baselines!r}"
+        explanation.facts = RowFacts.of(found, name_of_model(self.model), absent, self.output_names)
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
     def attribute(
