@@ -89,7 +89,7 @@ def test_the_page_of_a_table_is_that_of_a_file(tmp_path):
         assert same({**own, "total": 0, "base": 0}, {**other, "total": 0, "base": 0})
     words, theirs = told(page), told(file)
     assert "These Shapley values are exact" in words
-    for part in ("What matters most over all rows", "Mean |value|", "The values of single rows"):
+    for part in ("What matters most over all rows", "The size of the values, on average", "The values of single rows"):
         assert part in words
         assert part in theirs
 

@@ -20,6 +20,7 @@ from scipy import stats
 from dasp.pages import write_report
 from dasp.pages.contents import read
 from dasp.pages.render import render
+from dasp.pages.rows import ImageRows
 from dasp.pages.statistics import facts, statistics_of, verdict
 
 PLAYERS = ["column 1", "column 5"]
@@ -128,22 +129,40 @@ def test_facts_are_those_of_the_job(here):
         known = statistics_of(contents)
         told[name] = {fact.name: f"{fact.value}; {fact.more}" for fact in facts(contents, known)}
         told[name]["verdict"] = verdict(contents, known)
-    assert told["table"]["Model"].startswith("shown:table; parameters ")
+    assert told["table"]["Model"] == "shown:table; "
     assert told["table"]["Data"] == "table.csv; 40 rows"
     assert told["table"]["Method"] == "BayesianShapley; It was asked for"
     assert told["table"]["Tolerance"].startswith("0.01; ")
     assert told["one"]["Method"] == "Exact; 8 players have only 256 coalitions"
     assert told["one"]["Evaluations for a row"] == "256; "
+    assert not {"Tolerance", "Explained output"} & told["one"].keys()  # nobody asked, and there is only one
     assert "exact" in told["one"]["verdict"].text
     assert told["one"]["verdict"].good
     assert told["unknown"]["verdict"].text.startswith("The errors of these values are not known")
     assert not told["unknown"]["verdict"].good
-    assert told["images"]["Players"] == "64; in rows of 1 × 8 × 8"
+    assert told["images"]["Inputs with a value"] == "64; in rows of 1 × 8 × 8"
     targets = sorted(set(pd.read_parquet("classes.parquet").target))
     assert len(targets) > 1
     assert told["classes"]["Explained output"] == f"the largest of each row ({', '.join(map(str, targets))}); "
     assert told["text"]["An absent input is"] == "replaced by: mask; "
     assert told["large"]["Data"] == "large.csv; 10,000 rows"
+
+
+def test_images_have_an_average_map(here):
+    for name, regions in {"images": 0, "blocks": 8, "superpixels": 0}.items():
+        text = write_page(name).read_text()
+        assert text.count("Where in the image") == 1
+        assert len(re.findall(r"<bdi>region at ", text.partition('id="rows"')[0])) == regions
+        assert ("regions of its own" in text) == (name == "superpixels")
+    contents = read(here / "superpixels.parquet")
+    _, most = ImageRows(contents).mean_picture()
+    pixels = np.zeros((16, 16))
+    stored = pd.read_parquet("superpixels.parquet")
+    for values, players in zip(stored["values"], stored.players, strict=True):
+        own = np.stack([values, players]).reshape(2, 3, 256)  # channels of a pixel may be of different players
+        for pixel in range(256):
+            pixels.flat[pixel] += abs(sum({player: value for value, player in own[..., pixel].T}.values()))
+    assert most == pytest.approx(pixels.max() / len(stored), rel=1e-5)
 
 
 def test_the_verdict_says_how_far_values_are_off(here):

@@ -227,3 +227,28 @@ def test_pairs_of_the_chosen_row(here, look):
     assert re.match(r".+ × .+: [+−][\d.]+ ± [\d.]+", cell.get_attribute("title"))
     assert page.locator("table.heat thead th").first.inner_text() == "input_02\n1"
     assert page.evaluate("document.querySelector('table.heat').getBoundingClientRect().right") <= 390
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_swarms_have_an_axis_with_numbers(here, look, width):
+    page = look(write_page("table"), width=width)
+    labels = page.locator(".axis text").all_text_contents()
+    assert 2 <= len(labels) <= 14
+    assert "0" in labels
+    values = [float(label.replace("−", "-")) for label in labels]
+    places = page.evaluate(
+        "[...document.querySelectorAll('.axis line')].slice(0, -1).map((line) => line.x1.baseVal.value)"
+    )
+    dots = page.evaluate("swarms[0].dots.map(([x, , row]) => [x, swarms[0].values[swarms[0].rows.indexOf(row)]])")
+    (first, at), (last, end) = dots[0], dots[-1]
+    for value, place in zip(values, places, strict=True):
+        assert place == pytest.approx(first + (value - at) * (last - first) / (end - at), abs=0.5)
+
+
+def test_facts_are_folded(here, look):
+    page = look(write_page("table"))
+    fold = page.locator("details.about")
+    assert not fold.locator(".facts").is_visible()
+    assert "An absent input is" in fold.locator("summary").inner_text()
+    fold.locator("summary").click()
+    assert fold.locator(".facts").is_visible()

@@ -231,7 +231,7 @@ class ImageRows:
 
     def __init__(self, contents: Contents) -> None:
         assert contents.image is not None
-        self.shape, self.mask = contents.image, contents.mask
+        self.contents, self.shape, self.mask = contents, contents.image, contents.mask
 
     def __call__(self, some: OutputRows, i: int) -> Row:
         """Return the image of a row, the map of its values, and both together."""
@@ -253,6 +253,19 @@ class ImageRows:
             std = None if some.std is None else np.asarray(some.std[i])
             found |= _parts(values, std, lambda player: self.place(mask, player), lambda _: "")
         return found
+
+    def mean_picture(self) -> tuple[str, float]:
+        """Return the mean |value| of every pixel over all rows, as `size_picture` does, where each row has players of
+        its own."""
+        total, number = np.zeros(self.shape[1:]), 0
+        for some in self.contents.rows(data=False):
+            assert some.masks is not None
+            for values, mask in zip(some.values, some.masks, strict=True):
+                own = np.unique(mask, return_inverse=True)[1]
+                pixels = _pixels(np.asarray(values, dtype=np.float64), own, self.shape)
+                if np.isfinite(pixels).all():
+                    total, number = total + np.abs(pixels), number + 1
+        return _sizes_drawn(total / max(number, 1))
 
     def place(self, mask: NDArray[Any], player: int) -> str:
         """Say where a player is."""
@@ -382,7 +395,10 @@ def _ranks(data: list[Any]) -> list[int | None] | None:
 
 def size_picture(means: NDArray[Any], mask: NDArray[Any] | None, shape: tuple[int, int, int]) -> tuple[str, float]:
     """Return the mean |value| of every pixel as the address of a picture, and the largest of them."""
-    pixels = _pixels(means, mask, shape)
+    return _sizes_drawn(_pixels(means, mask, shape))
+
+
+def _sizes_drawn(pixels: NDArray[Any]) -> tuple[str, float]:
     most = float(pixels.max()) or 1.0
     return _address(_enlarged(_coloured(pixels / most), _factor(*pixels.shape))), most
 

@@ -26,7 +26,8 @@ from dasp.jobs.summary import word_of
 from dasp.pages.contents import Contents, OutputRows
 
 __all__ = [
-    "Fact", "Pair", "Player", "Statistics", "Verdict", "capital", "facts", "options_of", "statistics_of", "verdict",
+    "Fact", "Pair", "Player", "Statistics", "Verdict", "absent_of", "capital", "facts", "options_of", "statistics_of",
+    "verdict",
 ]  # fmt: skip
 
 _FEW = 8  # outputs that are listed
@@ -239,7 +240,7 @@ def verdict(contents: Contents, known: Statistics) -> Verdict:
     unknown = int((~np.isfinite(known.deviation)).sum())
     if not unknown and not known.deviation.any():
         exact = list(known.methods) == ["exact_shapley"]
-        how = "all coalitions of players were evaluated" if exact else "their error bars are 0"
+        how = "every combination of inputs was evaluated" if exact else "their error bars are 0"
         return Verdict(f"These Shapley values are exact: {how}.", good=True)
     half, share = INTERVAL * float(np.nanmedian(known.typical)), _share(known)
     text = (
@@ -263,25 +264,27 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     record = contents.record
     left_out = record.skipped.number + contents.result.notes.left_out
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
-    yield Fact("Model", contents.files["MODEL"], f"parameters {record.parameters[:12]}")
-    yield Fact("Data", contents.files["DATA"], rows)
-    yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
-    yield Fact("Players", *_players(contents, known))
-    yield Fact("An absent input is", _absent(record.absent), "")
+    yield Fact("Model", contents.files["MODEL"])
+    yield Fact("Data", contents.files["DATA"] or rows, rows if contents.files["DATA"] else "")
+    if contents.result.outputs != 1:
+        yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
+    yield Fact("Inputs with a value", *_players(contents, known))
+    if absent := absent_of(record.absent):
+        yield Fact("An absent input is", absent)
     yield Fact("Method", ", ".join(map(display_name, known.methods)), capital(shown(record.reason)))
     if len(known.evaluations):
         low, middle, high = (int(x) for x in np.percentile(known.evaluations, (0, 50, 100)))
         same = "the same for every row" if low == high else f"from {low:,} to {high:,}"
         yield Fact("Evaluations for a row", f"{middle:,}", same if known.rows > 1 else "")
-    if np.isfinite(known.deviation).any():
-        yield Fact("Largest interval of a row", *_errors(known))
-    gap = float(np.nanmax(np.abs(known.gap), initial=0.0))
-    sizes = float(np.nanmax(np.abs(known.change), initial=0.0))
-    beside = f"the output changes by up to {number(sizes)}"
-    yield Fact("Largest completeness gap", number(gap, digits=2), f"{beside}; values that add up can still be wrong")
+    if np.isfinite(known.gap).any():
+        gap = float(np.nanmax(np.abs(known.gap), initial=0.0))
+        sizes = float(np.nanmax(np.abs(known.change), initial=0.0))
+        beside = f"at most, where the output changes by up to {number(sizes)}; values that add up can still be wrong"
+        yield Fact("The values miss their sum by", number(gap, digits=2), beside)
     tolerance = record.options.get("tolerance")
-    missed = f"{int(known.missed.sum()):,} of {known.rows:,} rows missed it" if len(known.missed) else ""
-    yield Fact("Tolerance", "none was asked for" if tolerance is None else f"{tolerance:g}", missed)
+    if tolerance is not None:
+        missed = f"{int(known.missed.sum()):,} of {known.rows:,} rows missed it" if len(known.missed) else ""
+        yield Fact("Tolerance", f"{tolerance:g}", missed)
 
 
 def _count_of_rows(rows: int) -> str:
@@ -295,8 +298,6 @@ def capital(text: str) -> str:
 
 def _target(contents: Contents, known: Statistics) -> str:
     outputs = contents.result.outputs
-    if outputs == 1:
-        return "the only one"
     if len(known.targets) == 1:
         named = contents.output(known.targets[0])
         named = named if contents.result.output_names or contents.compares else f"number {known.targets[0]}"
@@ -323,7 +324,8 @@ def _players(contents: Contents, known: Statistics) -> tuple[str, str]:
     return told, "columns" if contents.mask is None else f"groups of {len(contents.mask):,} columns"
 
 
-def _absent(absent: AbsentInputs) -> str:
+def absent_of(absent: AbsentInputs) -> str:
+    """Say what stood for an absent input."""
     given = shown(" ".join(f"{name} {value}" for name, value in absent.options.items()))
     if absent.kind == "text":
         return f"replaced by: {shown(absent.options.get('baselines', '?'))}"
@@ -336,14 +338,6 @@ def _absent(absent: AbsentInputs) -> str:
     return "the average of its column (baselines mean)" if given == "baselines mean" else given
 
 
-def _errors(known: Statistics) -> tuple[str, str]:
-    halves = INTERVAL * known.deviation
-    most = float(np.nanmax(halves, initial=0.0))
-    if not np.nan_to_num(halves, nan=1.0).any():
-        return "0", "the values are exact"
-    return f"±{number(float(np.nanmedian(halves)), digits=2)}", f"in the median; ±{number(most, digits=2)} at most"
-
-
 def options_of(contents: Contents) -> dict[str, str]:
     """Return the options of the job that were not left at their defaults, and the versions."""
     record = contents.record
@@ -351,4 +345,4 @@ def options_of(contents: Contents) -> dict[str, str]:
     given = {name: value for name, value in {**record.options, **record.files}.items() if value not in (None, False)}
     digests = {"the model's parameters": record.parameters, "the model's outputs": record.outputs}
     told = {**versions, **{name_of(name): str(value) for name, value in given.items()}, **digests}
-    return {name: shown(text) for name, text in told.items()}
+    return {name: shown(text) for name, text in told.items() if text}

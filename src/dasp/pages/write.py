@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,27 @@ import numpy as np
 
 import dasp
 from dasp.errors import BadInput, line_of
-from dasp.formatting import within
+from dasp.formatting import display_name, within
 from dasp.jobs.options import check_page
 from dasp.pages.contents import Contents, read
 from dasp.pages.explained_rows import contents_of
 from dasp.pages.render import render, rounded
-from dasp.pages.rows import MOST_ROWS, PageRows, page_rows, shade, size_picture
-from dasp.pages.statistics import Pair, Statistics, capital, facts, options_of, statistics_of, verdict
+from dasp.pages.rows import MOST_ROWS, ImageRows, PageRows, page_rows, shade, size_picture
+from dasp.pages.statistics import (
+    Pair,
+    Player,
+    Statistics,
+    absent_of,
+    capital,
+    facts,
+    options_of,
+    statistics_of,
+    verdict,
+)
 
 __all__ = ["report", "write_report"]
 
+_REGIONS = 8  # of images, that have bars
 _BARS = 15  # players that are seen at once; all others are below a fold
 _MOST_BARS = 500
 _MOST_PAIRED = 12  # players of the heat map
@@ -93,7 +105,7 @@ def _write(contents: Contents, page: Path, most: int) -> int:
 
 
 def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
-    bars = [] if _has_places(rows.kind) else known.largest
+    bars = _bars(contents, known, rows.kind)
     there = [player for player in bars if player.number]
     longest = max((player.mean for player in there), default=0.0)
     scale = min(2 * longest, max((player.mean + player.half for player in there), default=0.0)) or 1.0
@@ -109,12 +121,14 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
         verdict=verdict(contents, known),
         warnings=[capital(line.removeprefix("warning: ")) for line in _warnings(contents, known)],
         facts=list(facts(contents, known)),
+        absent=absent_of(contents.record.absent),
+        methods=", ".join(map(display_name, known.methods)),
         options=options_of(contents),
         bars=bars[:_BARS],
         more=bars[_BARS:_MOST_BARS],
         left=max(0, len(bars) - _MOST_BARS),
         scale=scale,
-        sizes=_sizes(contents, known, rows.kind),
+        sizes=_sizes(contents, known) if rows.kind == "image" else None,
         pairs=_heat_map(known, rows.names) if known.pairs else None,
         shown=len(rows.rows),
         version=dasp.__version__,
@@ -136,17 +150,26 @@ def _warnings(contents: Contents, known: Statistics) -> list[str]:
     return [*([zeros] if zeros else []), *contents.result.notes.lines(known.rows, record.options.get("tolerance"))]
 
 
-def _has_places(kind: str) -> bool:
-    return kind in ("image", "sequence", "series")
+def _bars(contents: Contents, known: Statistics, kind: str) -> list[Player]:
+    """Return the players that have bars, from the most to the least important; of images those that are regions."""
+    if kind in ("sequence", "series") or (kind == "image" and (contents.mask is None or contents.own_players)):
+        return []
+    if kind != "image":
+        return known.largest
+    assert contents.mask is not None
+    own, mask = ImageRows(contents), contents.mask
+    return [replace(known.players[place], name=own.place(mask, place)) for place in known.order[:_REGIONS]]
 
 
-def _sizes(contents: Contents, known: Statistics, kind: str) -> dict[str, Any] | None:
-    """Return the mean |value| of every place of an image as a picture."""
-    if kind != "image" or not known.players or contents.image is None:
-        return None
-    means = np.array([player.mean for player in known.players])
-    address, most = size_picture(means, contents.mask, contents.image)
-    return {"address": address, "most": most, "half": float(np.median([player.half for player in known.players]))}
+def _sizes(contents: Contents, known: Statistics) -> dict[str, Any]:
+    """Return the size of the values at every place of an image, on average over all rows, as a picture."""
+    if known.players:
+        assert contents.image is not None
+        means = np.array([player.mean for player in known.players])
+        address, most = size_picture(means, contents.mask, contents.image)
+    else:
+        address, most = ImageRows(contents).mean_picture()
+    return {"address": address, "most": most}
 
 
 def _heat_map(known: Statistics, names: list[str]) -> dict[str, Any]:

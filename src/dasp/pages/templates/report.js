@@ -99,7 +99,7 @@ function waterfall(row) {
   const ends = (name, x) => line(name, "", element("div", { class: "track" }, ...marks()), number(x, { digits: 4 }), "ends");
   const known = row.parts.some((part) => part[2] !== null), exact = row.parts.every((part) => part[2] === 0);
   return element("div", {},
-    element("table", { class: "bars", "aria-label": "What every player adds, from the base value to the output" },
+    element("table", { class: "bars", "aria-label": "What every input adds, from the base value to the output" },
       element("tbody", {}, ends(Math.abs(row.gap) < 1e-3 * (Math.abs(total - row.base) || 1) ? "prediction" : "base + values", total), ...lines, ends("base value", row.base))),
     element("p", { class: "note" }, 
       exact ? "The values are exact." : !known ? "No error bars: this method does not know its errors." : INTERVAL_NOTE,
@@ -109,8 +109,8 @@ function waterfall(row) {
 // The largest interactions of two players in one row, from the line of 0.
 
 function couples(row) {
-  if (!row.pairs) return element("p", { class: "note" }, "The interactions of pairs of players are not known of this row.");
-  if (!row.pairs.length) return element("p", { class: "note" }, "No two players interact in this row.");
+  if (!row.pairs) return element("p", { class: "note" }, "The interactions of pairs of inputs are not known of this row.");
+  if (!row.pairs.length) return element("p", { class: "note" }, "No two inputs interact in this row.");
   const reach = largest(row.pairs.map(([, , value, half]) => Math.abs(value) + (half || 0))) || 1;
   const place = (x) => percent(0.5 + 0.48 * x / reach), known = row.pairs.some((pair) => pair[3]);
   const lines = row.pairs.map(([one, other, value, half]) => {
@@ -122,8 +122,8 @@ function couples(row) {
       element("td", { class: "wide" }, track), element("td", { class: "number" }, within(value, half || null)));
   });
   return element("div", {}, element("h4", {}, "Which pairs interact"),
-    element("table", { class: "bars pairs", "aria-label": "The largest interactions of two players in this row" }, element("tbody", {}, ...lines)),
-    element("p", { class: "note" }, "Right of the line, two players add more together than each by itself; left of it, less. ", known ? INTERVAL_NOTE : "The values are exact."));
+    element("table", { class: "bars pairs", "aria-label": "The largest interactions of two inputs in this row" }, element("tbody", {}, ...lines)),
+    element("p", { class: "note" }, "Right of the line, two inputs add more together than each by itself; left of it, less. ", known ? INTERVAL_NOTE : "The values are exact."));
 }
 
 // Pictures of one row, by what rows are.
@@ -136,7 +136,7 @@ const PICTURES = {
     const shown = views.filter(([name]) => row[name]).map(([name, words]) => element("figure", {},
       element("img", { src: row[name], alt: words }), element("figcaption", {}, words)));
     return element("div", {}, element("div", { class: "views" }, ...shown),
-      element("p", { class: "note" }, `−${number(row.limit)} `, element("span", { class: "key diverging" }), ` +${number(row.limit)}: the value of a player, with 0 in the middle.`));
+      element("p", { class: "note" }, `−${number(row.limit)} `, element("span", { class: "key diverging" }), ` +${number(row.limit)}: the values, with 0 in the middle.`));
   },
 
   text(row) {
@@ -206,7 +206,7 @@ const PICTURES = {
 // The beginning of a text, on one line.
 function shortened(text) {
   const line = text.slice(0, 200).split(/\s+/).join(" ").trim();
-  return line.length > 60 ? `${line.slice(0, 58)}…` : line;
+  return line.length > 120 ? `${line.slice(0, 118).replace(/\s\S*$/, "")} …` : line;
 }
 
 // The table: filter, sort, pages, and choosing a row.
@@ -217,14 +217,14 @@ const COLUMNS = [
   ["target", "Output", (row) => data.outputs[row.target]],
   ["prediction", "Prediction", (row) => number(row.prediction, { digits: 4 })],
   ["error", "Largest ±", (row) => number(row.error, { digits: 2 })],
-  ["gap", "Gap", (row) => number(row.gap, { digits: 2 })],
   ["evaluations", "Evaluations", (row) => row.evaluations.toLocaleString("en")],
   ["missed", "Tolerance", (row) => row.missed ? "missed" : "met"],
 ];
 const WORDS = new Set(["id", "text", "target"]);  // columns of words
 const outputs = new Set(data.rows.map((row) => row.target)).size;
 for (const row of data.rows) if (row.pieces) row.text = shortened(row.pieces.join(""));
-const told = { target: outputs > 1, error: data.rows.some((row) => row.error) };  // which columns say anything
+const differ = (name) => new Set(data.rows.map((row) => row[name])).size > 1;
+const told = { target: outputs > 1, error: data.rows.some((row) => row.error), evaluations: differ("evaluations"), missed: differ("missed") };  // which columns say anything
 const columns = COLUMNS.filter(([name]) => data.rows[0][name] !== undefined && told[name] !== false);
 
 const state = { sort: null, down: false, page: 0, chosen: null, shown: data.rows.map((_, i) => i) };
@@ -263,7 +263,7 @@ function show() {
   const start = state.page * size.value, own = state.shown.slice(start, start + Number(size.value));
   const focused = own.includes(state.chosen) ? state.chosen : own[0];
   body.replaceChildren(...own.map((i) => {
-    const cells = columns.map(([name, , told]) => element("td", { class: name === "id" ? "id" : WORDS.has(name) ? "words" : "number" },
+    const cells = columns.map(([name, , told]) => element("td", { class: name === "id" ? "id" : `${WORDS.has(name) ? "words" : "number"} ${name}` },
       WORDS.has(name) ? element("bdi", {}, told(data.rows[i])) : told(data.rows[i])));
     return element("tr", { "data-row": i, tabindex: i === focused ? 0 : -1, "aria-selected": i === state.chosen }, ...cells);
   }));
@@ -287,17 +287,17 @@ function choose(i, { focus = false, move = false } = {}) {
   const row = data.rows[i];
   const answer = [`The ${data.compares ? "difference of the two outputs" : "model’s output"} is ${number(row.prediction, { digits: 4 })}`];
   if (outputs > 1 || data.compares) answer.push(` (${data.outputs[row.target] === String(row.target) ? "output " : ""}${data.outputs[row.target]})`);
-  answer.push(`; with all players absent it is ${number(row.base, { digits: 4 })}.`);
+  answer.push(`; with all ${data.kind === "text" ? "pieces" : "inputs"} absent it is ${number(row.base, { digits: 4 })}.`);
   const facts = [];
-  if (row.evaluations) facts.push(`${row.evaluations.toLocaleString("en")} evaluations`);
-  facts.push(`completeness gap ${number(row.gap, { digits: 2 })}`);
+  if (row.evaluations) facts.push(`The model was evaluated ${row.evaluations.toLocaleString("en")} times for this row.`);
+  if (row.gap !== null && Math.abs(row.gap) > 1e-3 * Math.abs(row.total - row.base)) facts.push(`The values miss what they should add up to by ${number(Math.abs(row.gap), { digits: 2 })}.`);
   card.replaceChildren(...[element("h3", {}, "Row ", element("bdi", {}, row.id)),
     element("p", {}, answer.join("")),
     row.missed ? element("p", { class: "warning" }, "This row did not reach the tolerance that was asked for.") : null,
     PICTURES[data.kind](row),
     row.parts ? waterfall(row) : null,
     data.pairs.length ? couples(row) : null,
-    element("p", { class: "note" }, facts.join("; ") + ".")].filter(Boolean));
+    facts.length ? element("p", { class: "note" }, facts.join(" ")) : null].filter(Boolean));
   card.scrollTop = 0;
   if (focus) body.querySelector(`[data-row="${i}"]`)?.focus();
   if (move && matchMedia("(max-width: 60rem)").matches) card.scrollIntoView({ block: "start" });
@@ -306,7 +306,7 @@ function choose(i, { focus = false, move = false } = {}) {
 }
 
 head.append(element("tr", {}, ...columns.map(([name, title]) =>
-  element("th", { scope: "col", class: WORDS.has(name) ? "" : "number", "data-name": name }, element("button", { type: "button" }, title)))));
+  element("th", { scope: "col", class: `${WORDS.has(name) ? "" : "number"} ${name}`, "data-name": name }, element("button", { type: "button" }, title)))));
 head.addEventListener("click", (event) => {
   const cell = event.target.closest("th");
   if (!cell) return;
@@ -346,8 +346,26 @@ const swarms = data.swarm.map((line) => ({ ...line, canvas: element("canvas", { 
 const every = data.swarm.flatMap((line) => line.values.filter((value) => value !== null));
 const [lowest, highest] = [-largest(every.map((value) => -value)), largest(every)];
 
+// Round numbers between the ends, as far apart as there is room for their digits.
+function ticks(low, high, room) {
+  const most = Math.max(2, Math.floor(room / 70)), rough = (high - low) / most || 1, ten = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * ten).find((one) => one >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1) found.push(i * step);
+  return found;
+}
+
+const scaled = (width) => (value) => 8 + (width - 16) * (value - lowest) / (highest - lowest || 1);
+const axis = drawn("svg", { class: "axis", "aria-hidden": "true" });
+
 function draw() {
   swarms.forEach(swarm);
+  const width = axis.clientWidth;
+  if (!width) return;
+  axis.replaceChildren(...ticks(lowest, highest, width).flatMap((value) => {
+    const x = scaled(width)(value), anchor = x < 24 ? "start" : x > width - 24 ? "end" : "middle";
+    return [drawn("line", { x1: x, x2: x, y1: 0, y2: 5 }), drawn("text", { x: anchor === "middle" ? x : anchor === "end" ? width : 0, y: 18, "text-anchor": anchor }, number(value, { signed: true }))];
+  }), drawn("line", { x1: 8, x2: width - 8, y1: 0.5, y2: 0.5 }));
 }
 
 function swarm(line) {
@@ -358,7 +376,7 @@ function swarm(line) {
   canvas.height = height * sharp;
   const pen = canvas.getContext("2d"), look = getComputedStyle(document.documentElement), radius = 2.6;
   pen.scale(sharp, sharp);
-  const x = (value) => 8 + (width - 16) * (value - lowest) / (highest - lowest || 1);
+  const x = scaled(width);
   pen.strokeStyle = look.getPropertyValue("--strong");
   pen.beginPath();
   pen.moveTo(x(0), 0);
@@ -389,7 +407,8 @@ function swarm(line) {
 }
 
 document.getElementById("swarms")?.append(...swarms.map((line) => element("tr", {},
-  element("th", { scope: "row" }, element("bdi", {}, ...breakable(data.players[line.player]))), element("td", { class: "wide" }, line.canvas), element("td", { class: "number" }))));
+  element("th", { scope: "row" }, element("bdi", {}, ...breakable(data.players[line.player]))), element("td", { class: "wide" }, line.canvas), element("td", { class: "number" }))),
+  element("tr", { class: "scale" }, element("th", { scope: "row" }, data.compares ? "adds to the difference" : "adds to the output"), element("td", { class: "wide" }, axis), element("td", { class: "number" })));
 for (const line of swarms) {
   line.canvas.addEventListener("click", (event) => {
     const near = line.dots.map(([x, y, i]) => [Math.hypot(x - event.offsetX, y - event.offsetY), i]).sort((a, b) => a[0] - b[0])[0];
@@ -414,7 +433,7 @@ if (profile) {
   data.profile.forEach(([mean, half], i) => {
     const x = 5 + step * i, y = (value) => height - Math.max(0, value) / most * (height - 8);
     const own = drawn("rect", { x: x + 0.5, y: y(mean), width: step - 1, height: height - y(mean), fill: "#6b7380" });
-    own.append(drawn("title", {}, `player ${i + 1}: ${within(mean, half).replace("+", "")}`));
+    own.append(drawn("title", {}, `${i + 1}: ${within(mean, half).replace("+", "")}`));
     svg.append(own, drawn("line", { x1: x + step / 2, x2: x + step / 2, y1: y(mean - half), y2: y(mean + half), stroke: "#000000" }));
     if ((i + 1) % (data.profile.length > 30 ? 10 : 1) === 0) svg.append(drawn("text", { x: x + step / 2, y: height + 14, "text-anchor": "middle", "font-size": 11, fill: "#333333" }, String(i + 1)));
   });
