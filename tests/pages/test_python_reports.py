@@ -190,7 +190,8 @@ def test_one_of_several_outputs(every, tmp_path):
 def test_why_one_and_not_the_other(model, x, tmp_path):
     explainer = Explainer(model, feature_names=NAMES, output_names=["low", "middle", "high"], baselines=0.0)
     page = explainer(x, target="high", versus="low").report(tmp_path / "page.html", title="Why high?")
-    assert "Why high?" in told(page)
+    assert "<h1><bdi>Why high?</bdi></h1>" in page.read_text()
+    assert "<title>Why high?</title>" in page.read_text()
     assert "high rather than low" in told(page)
     assert data_of(page)["compares"]
 

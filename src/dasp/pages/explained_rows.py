@@ -65,15 +65,16 @@ def contents_of(
     table = pa.concat_tables([part.table() for part in parts])
     table = table.add_column(0, "id", pa.array(names))
     stored = StoredOutput(
-        record=_record(first), result=_result(parts, title), about=first.about, schema=table.schema, rows=rows,
+        record=_record(first), result=_result(parts), about=first.about, schema=table.schema, rows=rows,
         batches=lambda chosen: _batches(table, chosen),
     )  # fmt: skip
     assert isinstance(stored.record, JobRecord)
-    return Contents(Path("explanation"), stored, stored.record, first.labels, _picture(given, target))
+    named = title if title is not None or first.model else "Explanation"
+    return Contents(Path("explanation"), stored, stored.record, first.labels, named, _picture(given, target))
 
 
 def _picture(explanations: Any, target: Any) -> Contents | None:
-    """Return the first of several inputs that is an image, if there is one."""
+    """Return the first of several inputs that is an image, if there is one, with its name as the title."""
     parts = [getattr(one, "parts", {}) for one in explanations]
     for name in parts[0]:
         several = [own[name] for own in parts if name in own]
@@ -96,13 +97,13 @@ def _record(part: _Part) -> JobRecord:
     )  # fmt: skip
 
 
-def _result(parts: list[_Part], title: str | None) -> JobResult:
+def _result(parts: list[_Part]) -> JobResult:
     names = parts[0].output_names
     known = [part.missed for part in parts if part.missed is not None]
     missed = int(sum(part.sum() for part in known))
     outputs = len(names) or (1 if all(part.only for part in parts) else None)
     return JobResult(
-        model=parts[0].model if title is None else title, outputs=outputs, output_names=names,
+        model=parts[0].model, outputs=outputs, output_names=names,
         notes=Notes(missed=missed),
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ def _pictures(contents: Contents) -> Callable[[NDArray[Any]], Iterator[Row]]:
     def drawn(chosen: NDArray[Any]) -> Iterator[Row]:
         for some, i in _picked(part, chosen):
             own = draw(some, i)
-            yield {"of": part.result.model} | {name: own[name] for name in kept if name in own}
+            yield {"of": shown(part.title or "")} | {name: own[name] for name in kept if name in own}
 
     return drawn
 

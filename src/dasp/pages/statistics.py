@@ -264,7 +264,8 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     record = contents.record
     left_out = record.skipped.number + contents.result.notes.left_out
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
-    yield Fact("Model", contents.files["MODEL"])
+    if contents.files["MODEL"]:
+        yield Fact("Model", contents.files["MODEL"])
     yield Fact("Data", contents.files["DATA"] or rows, rows if contents.files["DATA"] else "")
     if contents.result.outputs != 1:
         yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)

@@ -12,7 +12,7 @@ import numpy as np
 
 import dasp
 from dasp.errors import BadInput, line_of
-from dasp.formatting import display_name, within
+from dasp.formatting import display_name, shown, within
 from dasp.jobs.options import check_page
 from dasp.pages.contents import Contents, read
 from dasp.pages.explained_rows import contents_of
@@ -113,7 +113,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
     return render(
         "report.html",
         script="report.js",
-        title=f"Explanation of {contents.files['MODEL']}",
+        title=f"Explanation of {contents.files['MODEL']}" if contents.title is None else shown(contents.title),
         contents=contents,
         known=known,
         kind=rows.kind,
