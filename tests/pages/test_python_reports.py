@@ -177,6 +177,7 @@ def test_one_of_several_outputs(every, tmp_path):
     by_number = data_of(dasp.report(every[..., 2], tmp_path / "number.html"))
     assert high["rows"] == by_number["rows"]
     assert high["outputs"] == {"2": "high"}
+    assert "adds to the model’s output: high, of 3 outputs" in told(tmp_path / "high.html")
     largest = data_of(every.report(tmp_path / "largest.html"))
     predictions = every.base_values + every.values.sum(1)
     assert [row["target"] for row in largest["rows"]] == predictions.argmax(1).tolist()
