@@ -3,10 +3,11 @@
     python benchmarks/kills.py [--kills 20] [--rows 5000] [--engine local|ray]
                                [--what job|worker|driver|raylet|gcs_server] [--at 0.8|join|report] [--seconds 120]
 
-The job is killed by SIGKILL after a random time, within its start as well as its work, or when a fraction of its parts
-is there (--at), or while its parts are joined (--at join) or its page is written (--at report, whose bytes are compared
-as well). With Ray, workers can be killed instead, within so many seconds, while the job goes on; or the driver, which
-is the process that talks to Ray, or a part of Ray, either of which ends the job: it must say so in one line.
+The job is killed by SIGKILL after a random time, within its start as well as its work, or when some more of its parts
+are there, or a fraction of all (--at), or while its parts are joined (--at join) or its page is written (--at report,
+whose bytes are compared as well). With Ray, workers can be killed instead, within so many seconds of its first part,
+while the job goes on; or the driver, which is the process that talks to Ray, or a part of Ray, either of which ends the
+job: it must say so in one line.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ COMMAND = [sys.executable, "-c", "from dasp.cli import main; main()"]
 WORKER = "ray::_Remote"
 DONE = re.compile(rb"resumed: ([\d,]+) of ([\d,]+) rows")
 CHUNK = 64
+HALF = 0.5
 # From when to when something is done: the file that is there then, that which is not yet, and the seconds that it takes
 # for the rows of the default.
 MOMENTS = {
@@ -71,6 +73,12 @@ def processes(job: int, name: str) -> list[int]:
 
 def parts(folder: Path) -> int:
     return len(list(folder.glob("out.parquet.parts/*.part")))
+
+
+def further(folder: Path, options: argparse.Namespace, chance: random.Random) -> float:
+    """A number of parts between those that are there and half of those that are left."""
+    there = parts(folder)
+    return there + chance.uniform(0, 0.5) * (options.rows / CHUNK - there)
 
 
 def main() -> None:
@@ -147,6 +155,8 @@ def kill_job(process, folder, options, duration, chance, most) -> int:
         return kill_at(process, folder, *MOMENTS[options.at], chance.random())
     end = time.perf_counter() + chance.uniform(0.2, 1) * duration
     goal = None if options.at is None else options.at * options.rows / CHUNK
+    if options.what == "job" and chance.random() < HALF:  # else it would be killed in its start again and again
+        goal = goal or further(folder, options, chance)
     while process.poll() is None:
         if parts(folder) >= goal if goal else time.perf_counter() > end:
             process.kill()
@@ -177,7 +187,7 @@ def kill_workers(process, folder, options, duration, chance, most) -> int:
     while process.poll() is None and killed < most:
         pause = chance.uniform(0, 4) if options.seconds is None else options.seconds / most
         found = processes(process.pid, WORKER)
-        if found and (not begin or time.perf_counter() > begin + killed * pause):
+        if found and parts(folder) and (not begin or time.perf_counter() > begin + killed * pause):
             begin = begin or time.perf_counter()
             os.kill(chance.choice(found), signal.SIGKILL)
             killed += 1
@@ -190,10 +200,9 @@ def kill_workers(process, folder, options, duration, chance, most) -> int:
 
 def kill_ray(process, folder, options, duration, chance, most) -> int:
     """SIGKILL to a part of Ray when some parts are there."""
+    goal = options.at * options.rows / CHUNK if options.at else further(folder, options, chance)
     while process.poll() is None:
-        if parts(folder) >= (options.at or 0.3) * options.rows / CHUNK and (
-            found := processes(process.pid, options.what)
-        ):
+        if parts(folder) >= goal and (found := processes(process.pid, options.what)):
             os.kill(found[0], signal.SIGKILL)
             print(f"{options.what} killed with {parts(folder)} parts", flush=True)
             return 1

@@ -105,10 +105,6 @@ DIFFERENCES = (
         ("test_kernel.py::test_linear",),
     ),
     Difference(
-        "shap", "rows are float32 where a function is explained, and the test allows for 1e-7",
-        ("test_kernel.py::test_kernel_shap_with_call_method",),
-    ),
-    Difference(
         "shap", "rows of text need an encoder, whose columns are then explained",
         ("test_kernel.py::test_non_numeric",), "could not convert string to float",
     ),

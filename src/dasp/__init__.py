@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dasp.errors import UnsupportedOperation, UntraceableModel
     from dasp.evaluation import axioms, completeness_gap, rmse, spearman
     from dasp.evaluation.audit import audit
-    from dasp.explainer import Explainer, TextExplainer, explain_game
+    from dasp.explainer import Explainer, TextExplainer, explain_game, explain_prompt
     from dasp.games.request import Contrast
     from dasp.pages import report
     from dasp.propagation import Gaussian, ProbabilisticNetwork, propagate, rule
@@ -42,6 +42,7 @@ __all__ = [
     "axioms",
     "completeness_gap",
     "explain_game",
+    "explain_prompt",
     "propagate",
     "report",
     "rmse",
@@ -65,7 +66,7 @@ _HOMES = {
     "dasp.errors": ("UnsupportedOperation", "UntraceableModel"),
     "dasp.evaluation": ("completeness_gap", "rmse", "spearman"),
     "dasp.evaluation.audit": ("audit",),
-    "dasp.explainer": ("Explainer", "TextExplainer", "explain_game"),
+    "dasp.explainer": ("Explainer", "TextExplainer", "explain_game", "explain_prompt"),
     "dasp.games.request": ("Contrast",),
     "dasp.pages": ("report",),
     "dasp.propagation": ("Gaussian", "ProbabilisticNetwork", "propagate", "rule"),

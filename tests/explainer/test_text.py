@@ -21,7 +21,7 @@ from dasp.attribution import refinement
 from dasp.errors import BadInput
 from dasp.explainer.text import token_model
 from dasp.explainer.text.token_model import TextGame
-from dasp.explainer.text.tokens import Tokens, Vocabulary, pieces_from, starts_of
+from dasp.explainer.text.tokens import Tokens, Vocabulary, pieces_from, starts_of, text_in_tokens
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's own, about matplotlib
@@ -136,14 +136,14 @@ def test_special_tokens_of_the_text_itself_stay(bert):
 
 def test_a_character_of_several_tokens_is_one_player(gpt):
     model, tokenizer = gpt
-    tokens = Tokens(("fox😀",), "token", Vocabulary(tokenizer, model, "drop"))
+    tokens = text_in_tokens(("fox😀",), "token", Vocabulary(tokenizer, model, "drop"))
     assert tokens.pieces[-1] == "😀"
     assert len(tokenizer("😀")["input_ids"]) == 4
 
 
 def test_a_token_over_two_pieces_joins_them(gpt):
     model, tokenizer = gpt
-    tokens = Tokens(("the the",), lambda _: ["t", "he", " the"], Vocabulary(tokenizer, model, "drop"))
+    tokens = text_in_tokens(("the the",), lambda _: ["t", "he", " the"], Vocabulary(tokenizer, model, "drop"))
     assert len(tokens.pieces) == len(tokens.players) == len(tokenizer("the the")["input_ids"])
 
 
@@ -246,6 +246,12 @@ def test_masked_out_tokens_leave_the_positions_of_others():
     assert Vocabulary(tokenizer, model, "pad").limit == 60
 
 
+def written_again(tokenizer, pieces, present):
+    """The tokens of the text of some pieces."""
+    text = "".join(piece for piece, there in zip(pieces, present, strict=True) if there)
+    return tokenizer(text if present[-1] else text.rstrip())["input_ids"]
+
+
 @pytest.mark.parametrize("absent", ["drop", "pad", "…"])
 def test_a_classifier_without_mask_and_padding_tokens(absent, caplog):
     tokenizer = gpt_tokenizer()
@@ -259,7 +265,8 @@ def test_a_classifier_without_mask_and_padding_tokens(absent, caplog):
         ids = []
         for word, there in zip(words, present, strict=True):
             own = tokenizer(word)["input_ids"]
-            ids += own if there else [] if absent == "drop" else new
+            ids += own if there else new
+        ids = written_again(tokenizer, ["the ", "quick ", "dog"], present) if absent == "drop" else ids
         return model(input_ids=torch.tensor([ids or [0]])).logits[0]
 
     one_by_one = TextExplainer(model, tokenizer, baselines=absent)("".join(words))
@@ -430,7 +437,7 @@ def test_a_coalition_is_evaluated_once_and_none_too_many():
 
 def test_short_texts_are_evaluated_together(bert):
     model, tokenizer = bert
-    tokens = Tokens((TEXT,), "word", Vocabulary(tokenizer, model, "drop"))
+    tokens = text_in_tokens((TEXT,), "word", Vocabulary(tokenizer, model, "drop"))
     lengths = []
 
     def evaluate(rows):
@@ -502,6 +509,42 @@ def test_continuations(absent, gpt):
     assert list(whole.data) == segments
     assert "".join(each.output_names) == continuation
     assert whole.output_names == continuation
+
+
+def test_what_is_dropped_is_a_text_without_it(gpt):
+    """Also where a piece ends in a space, which makes other tokens of what follows; the prompt is not cut behind it."""
+    model, tokenizer = gpt
+    pieces, continuation = ["the quick ", "brown fox ", "does not"], " jump over"
+    found = TextExplainer(model, tokenizer, baselines="drop").continuation(pieces, continuation)
+    tokens = tokenizer(continuation)["input_ids"]
+
+    @torch.no_grad()
+    def worth(present):
+        ids = written_again(tokenizer, pieces, present) or [0]
+        logits = model(input_ids=torch.tensor([ids + tokens])).logits[0]
+        return logits.log_softmax(-1)[range(len(ids) - 1, len(ids) + len(tokens) - 1), tokens].sum()
+
+    close(found, by_enumeration(worth, 3))
+    whole, last = tokenizer("".join(pieces))["input_ids"], tokenizer("does not")["input_ids"]
+    assert whole[-len(last) :] != last  # which removing tokens would leave
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt"])
+def test_a_cut_text_stays_cut_where_pieces_are_dropped(kind, caplog):
+    """What the model never sees does not come in where there is room for it."""
+    tokenizer = bert_tokenizer(model_max_length=8) if kind == "bert" else gpt_tokenizer()
+    model = classifier(kind, tokenizer, longest=8, pad_token_id=0)
+    text = "the quick brown fox does not jump over the lazy dog"
+    tokens = text_in_tokens((text,), "word", Vocabulary(tokenizer, model, "drop"))
+    assert "cut off" in caplog.text
+    assert 0 < len(tokens.players) < 11
+    number = len(tokens.players)
+    seen = {token for i in range(number) for token in tokens.without([i == k for k in range(number)]).input_ids}
+    nobody = tokens.without([False] * number).input_ids
+    lazy = set(tokenizer(" lazy dog", add_special_tokens=False)["input_ids"]) - set(nobody)
+    cut = tokenizer(text)["input_ids"][:7]
+    assert lazy - set(cut)
+    assert not seen & (lazy - set(cut))
 
 
 def test_continuations_are_what_captum_gives(gpt):

@@ -1,4 +1,5 @@
 """Look for what hurts: `make fuzz`, or `python -m tests.hostile [--seconds 3600] [--seed 0] [--only files,metadata]`.
+`python -m tests.hostile --cases` prints all cases of the tables instead, with the exit code and the line of each.
 
 A third of the time is for each part: files that `dasp explain` reads, outputs that `dasp report` reads, and arguments
 of the library. What was tried is printed, and every finding; the exit code is 1 if there are any.
@@ -14,10 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
+sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("hostile", "jobs", "explainer"))  # as pytest has it
 
 import file_fuzzer
 import output_fuzzer
+from cases import all_cases, table
 from fuzzer import fuzz
 
 Part = Callable[[float, int], tuple[Any, list[Any]]]
@@ -41,7 +43,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(known), help="names of parts, with commas between")
+    parser.add_argument("--cases", action="store_true", help="print the cases of the tables as they are answered")
     options = parser.parse_args()
+    if options.cases:
+        for line in table(all_cases()):
+            print(line, flush=True)
+        return
     chosen = options.only.split(",")
     findings = 0
     for name in chosen:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import Case, expected, numbers, table
 from explain_files import dasp
 from outputs import KINDS, ROWS, valid
 from tampered_outputs import TAMPERED
@@ -42,6 +45,24 @@ def test_one_line_and_exit_code_2(name, tmp_path):
 def test_there_are_enough_cases():
     assert len(TAMPERED) >= 150
     assert {kind for kind, _, _ in TAMPERED.values()} == set(KINDS)
+
+
+def test_the_page_of_promises_has_their_numbers():
+    """Up to a few cases that came since: `numbers` writes the table."""
+    page = Path("docs/promises.md").read_text()
+    for (command, code), number in expected().items():
+        told = re.search(rf"^\| `{command}` \|.*\| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+        assert abs(int(told[1 if code == 2 else 2]) - number) <= 3 + number / 10
+    assert {line.split("|")[2] for line in numbers(expected()).splitlines()} <= set(page.split("|"))
+
+
+def test_cases_are_told_in_tables():
+    cases = [Case("dasp explain", "one", 2, "dasp: a|b\nc"), Case("dasp report", "two", 0, ""),
+             Case("dasp report", "three", 1, "Traceback")]  # fmt: skip
+    told = "\n".join(table(cases))
+    assert "| one | 2 | dasp: a\\|b ⏎ c |" in told
+    assert "| 1 | 0 |" in told
+    assert told.endswith("\n1 of dasp report with exit code 1")
 
 
 def test_what_is_no_file_is_not_opened(tmp_path):

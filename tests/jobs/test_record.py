@@ -34,14 +34,14 @@ def test_a_record_comes_back_as_it_was(here, output):
     assert (found.options["players"], found.options["baselines"]) == ("window:2", "mean")
     assert set(found.files) == {"data", "model"}
     assert (found.absent.kind, found.absent.shape) == ("baselines", (4,))
-    assert stored.result == JobResult("small:build", "rows.csv", 3)
+    assert stored.result == JobResult("small:build", "rows.csv", 3, evaluations=200)  # 4 coalitions of 50 rows
 
 
 def test_what_json_makes_of_a_record_and_of_a_result():
     absent = AbsentInputs("background", {"background": "b.npy"}, shape=(2, 1), values=[[1.0], [2.0]])
     given = JobRecord(**{**vars(record(seed=3)), "absent": absent})
     assert JobRecord.from_json(json.loads(json.dumps(given.to_json()))) == given
-    result = JobResult("m", "d", 2, ("no", "yes"), Notes(left_out=1, ids=("7",)))
+    result = JobResult("m", "d", 2, ("no", "yes"), notes=Notes(left_out=1, ids=("7",)))
     assert typed(JobResult, json.loads(json.dumps(result.to_json()))) == result
 
 

@@ -132,6 +132,55 @@ def test_a_hundredth_is_evaluated_again():
         assert 0 < sum(evaluated) - asked - number - 2 <= 12 + 0.012 * asked
 
 
+class Counting(nn.Module):
+    """The network, doubled for all rows but the first if it is told so; it counts what it evaluates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.doubled, self.own = nn.Linear(INPUTS, 2), False, [0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.own[0] += len(x)
+        y = self.layer(x)
+        return torch.cat([y[:1], 2 * y[1:]]) if self.doubled else y
+
+    def evaluated(self) -> int:
+        """The rows that a call takes."""
+        before = self.own[0]
+        PermutationShapley(self).attribute(rows(1), n_permutations=2)
+        return self.own[0] - before
+
+
+def test_a_module_that_has_passed_is_known_until_it_is_changed():
+    model = Counting().eval()
+    first, later = model.evaluated(), model.evaluated()
+    assert first == later + 2 + 2 + 2  # two rows at first, each of them alone, and two of the largest batch
+    assert model.evaluated() == later
+    with torch.no_grad():
+        model.layer.weight.mul_(2)
+    assert [model.evaluated(), model.evaluated()] == [first, later]
+    model.layer.bias = nn.Parameter(torch.ones(2))
+    assert [model.evaluated(), model.evaluated()] == [first, later]
+    hook = model.layer.register_forward_hook(lambda module, args, output: output)
+    assert [model.evaluated(), model.evaluated()] == [first, later]
+    hook.remove()
+    assert [model.evaluated(), model.evaluated()] == [first, later]
+    model.doubled = True
+    for _ in range(2):  # what has failed is not known
+        with pytest.raises(ValueError, match="internal_batch_size=1"):
+            model.evaluated()
+    model.doubled = False
+    assert [model.evaluated(), model.evaluated()] == [first, later]
+
+
+def test_a_larger_batch_than_ever_is_looked_at():
+    """Of a module that is known, too: 20 rows were not more than 100."""
+    model = Mixing("more than 100 are doubled").eval()
+    ExactShapley(model).attribute(rows(1), internal_batch_size=20)
+    with pytest.raises(ValueError, match="internal_batch_size=1"):
+        ExactShapley(model).attribute(rows(1))
+
+
 def test_what_is_rounding_is_no_mixing():
     """Products of matrices are added up in another order in other batches, in half precision most of all."""
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):

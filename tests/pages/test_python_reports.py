@@ -177,7 +177,9 @@ def test_one_of_several_outputs(every, tmp_path):
     by_number = data_of(dasp.report(every[..., 2], tmp_path / "number.html"))
     assert high["rows"] == by_number["rows"]
     assert high["outputs"] == {"2": "high"}
+    assert "adds to the model’s output: high, of 3 outputs" in told(tmp_path / "high.html")
     largest = data_of(every.report(tmp_path / "largest.html"))
+    assert "the largest of each row (low, middle, high)" in told(tmp_path / "largest.html")
     predictions = every.base_values + every.values.sum(1)
     assert [row["target"] for row in largest["rows"]] == predictions.argmax(1).tolist()
     assert set(largest["outputs"].values()) <= {"low", "middle", "high"}
@@ -187,10 +189,18 @@ def test_one_of_several_outputs(every, tmp_path):
         every[..., 1].report(tmp_path / "no.html", target=1)
 
 
+def test_an_output_for_each_row(model, x, tmp_path):
+    explanation = Explainer(model, baselines=0.5)(x, target=[0, 1] * 6)
+    page = explanation.report(tmp_path / "page.html")
+    assert "one for each row (0, 1)" in told(page)
+    assert [row["target"] for row in data_of(page)["rows"]] == [0, 1] * 6
+
+
 def test_why_one_and_not_the_other(model, x, tmp_path):
     explainer = Explainer(model, feature_names=NAMES, output_names=["low", "middle", "high"], baselines=0.0)
     page = explainer(x, target="high", versus="low").report(tmp_path / "page.html", title="Why high?")
-    assert "Why high?" in told(page)
+    assert "<h1><bdi>Why high?</bdi></h1>" in page.read_text()
+    assert "<title>Why high?</title>" in page.read_text()
     assert "high rather than low" in told(page)
     assert data_of(page)["compares"]
 
@@ -266,7 +276,13 @@ def test_several_inputs(tmp_path):
     parts = {data["players"][part[0]]: part[1] for part in data["rows"][1]["parts"]}
     for name, value in zip(explanation.feature_names, explanation.values[1], strict=True):
         assert parts[name] == pytest.approx(value, rel=1e-4, abs=1e-7)
-    assert data_of(explanation["image"].report(tmp_path / "image.html"))["kind"] == "image"
+    alone = data_of(explanation["image"].report(tmp_path / "image.html"))
+    assert alone["kind"] == "image"
+    for row, own in zip(data["rows"], alone["rows"], strict=True):
+        assert row["of"] == "image"
+        assert all(row[view] == own[view] for view in ("image", "map", "overlay", "limit"))
+    (row,) = data_of(explanation[1].report(tmp_path / "row.html"))["rows"]
+    assert row["map"] == data["rows"][1]["map"]
     assert data_of(explanation["person"].report(tmp_path / "person.html"))["players"][:2] == ["age", "pulse"]
 
 

@@ -3,6 +3,7 @@
 from dasp.explainer.explainer import Explainer
 from dasp.explainer.explanation import Attributions
 from dasp.explainer.game_explainer import explain_game
+from dasp.explainer.prompt_explainer import explain_prompt
 from dasp.explainer.text import TextExplainer
 
 __all__ = [
@@ -10,4 +11,5 @@ __all__ = [
     "Explainer",
     "TextExplainer",
     "explain_game",
+    "explain_prompt",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from dasp.errors import BadInput
+from dasp.explainer.encoders import check_columns_once
 from dasp.explainer.inputs import ModelRows, RawTables
 from dasp.models.row_function import as_tensors
 
@@ -43,6 +44,8 @@ class TableColumns:
     def __init__(self, table: Any) -> None:
         self.labels = table.columns
         self.columns = [str(label) for label in table.columns]
+        check_columns_once(self.columns, "the background")
+        self.kinds = dict(zip(self.columns, table.dtypes, strict=True))
 
     def table(self, given: Any, what: str) -> Any:
         """Return rows as a table with these columns, in this order."""
@@ -54,6 +57,7 @@ class TableColumns:
                 raise BadInput(f"{what} has shape {array.shape}, and the function takes the columns {self.columns}")
             given = pd.DataFrame(array, columns=self.columns)
         names = [str(name) for name in given.columns]
+        check_columns_once(names, what)
         for name in self.columns:
             if name not in names:
                 raise BadInput(f"{what} lacks the column {name!r}, which the background has")
@@ -62,6 +66,9 @@ class TableColumns:
                 raise BadInput(f"{what} has the column {name!r}, which the background has not: drop it")
         table = given.iloc[:, [names.index(name) for name in self.columns]].reset_index(drop=True)
         table.columns = self.columns
+        for name, kind in self.kinds.items():
+            if isinstance(kind, pd.CategoricalDtype):
+                table[name] = _in_categories(table[name], kind, f"column {name!r} of {what}")
         return table
 
     def encoded(self, table: Any, what: str) -> Any:  # noqa: ARG002 (an encoder may fail)
@@ -72,6 +79,20 @@ class TableColumns:
         """Return what the function gives for a table with the columns as they are called."""
         table.columns = self.labels
         return function(table, *args, **keywords)
+
+
+def _in_categories(column: Any, kind: Any, what: str) -> Any:
+    """Return a column with the categories that it has in the background, in their order; one that is new comes behind
+    them, unless their order means something."""
+    import pandas as pd  # noqa: PLC0415
+
+    unseen = [value for value in column.dropna().unique() if value not in kind.categories]
+    if unseen and kind.ordered:
+        known = ", ".join(map(repr, kind.categories))
+        raise BadInput(
+            f"{what} has {unseen[0]!r}, and its ordered categories are {known}: add it to those of the background"
+        )
+    return column.astype(object).astype(pd.CategoricalDtype([*kind.categories, *unseen], kind.ordered))
 
 
 class DataFrames(RawTables):

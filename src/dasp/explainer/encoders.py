@@ -25,7 +25,7 @@ from torch import Tensor
 
 from dasp.errors import BadInput, line_of
 
-__all__ = ["Encoder", "ValueNumbers"]
+__all__ = ["Encoder", "ValueNumbers", "check_columns_once"]
 
 # Transformers whose every output is made from one column.
 _COLUMN_BY_COLUMN = {
@@ -74,6 +74,7 @@ class Encoder:
         if hasattr(given, "columns") and hasattr(given, "iloc"):
             names = [str(name) for name in given.columns]
             if self.named:
+                check_columns_once(names, what)
                 missing = [name for name in self.columns if name not in names]
                 if missing:
                     raise BadInput(f"{what} lacks the column {missing[0]!r}, which the encoder was fitted with")
@@ -169,10 +170,26 @@ class ValueNumbers:
         return evaluated
 
 
+def check_columns_once(names: Sequence[str], what: str) -> None:
+    """Refuse a table with two columns of the same name: nobody could say which is meant.
+
+    >>> check_columns_once(["a", "b", "a"], "X")
+    Traceback (most recent call last):
+        ...
+    dasp.errors.BadInput: X has two columns called 'a': give each a name of its own
+    """
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise BadInput(f"{what} has two columns called {twice[0]!r}: give each a name of its own")
+
+
 def _common(one: Any, other: Any) -> Any:
     """Return a dtype that holds the values of two columns."""
     if one == other:
         return one
+    if all(getattr(dtype, "name", "") == "category" and not dtype.ordered for dtype in (one, other)):
+        new = [value for value in other.categories if value not in one.categories]
+        return type(one)([*one.categories, *new])
     numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in (one, other))
     return np.result_type(one, other) if numbers else object
 

@@ -457,6 +457,7 @@ def explanation_class() -> Any:
         row_outputs: tuple[str, ...] | None = None  # what is explained of each row, if no name is for all
         parts: dict[str, Any] = {}  # noqa: RUF012 (replaced, never changed) of several inputs, by their names
         is_row = False  # it is one row of an explanation of rows
+        sentences: Any = None  # an explanation by sentences, of one by sentences and words
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
         facts: RowFacts | None = None  # which reports tell
 
@@ -466,8 +467,7 @@ def explanation_class() -> Any:
             copied.choices, copied.evaluated = self.choices, self.evaluated
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
             copied.parts, copied.is_row, copied.regions = self.parts, self.is_row, self.regions
-            copied.parts, copied.is_row = self.parts, self.is_row
-            copied.facts = self.facts
+            copied.sentences, copied.facts = self.sentences, self.facts
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -481,6 +481,7 @@ def explanation_class() -> Any:
                 part.choices = tuple(np.atleast_1d(np.array(self.choices, dtype=object)[rows]))
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
+            part.sentences = None
             part.regions = self._regions_of(item, np.shape(part.values)[1 - part.is_row :])
             part.facts = self._facts_of(item, np.ndim(part.values))
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
@@ -595,9 +596,7 @@ def explanation_class() -> Any:
         def _numpy_func(self, fname: str, **kwargs: Any) -> Any:
             """Means, sums and largest values over rows are of no row's evaluations."""
             found = super()._numpy_func(fname, **kwargs)
-            found.evaluated = found.background_std = None
-            found.parts, found.regions = {}, None
-            found.evaluated = found.background_std = found.facts = None
+            found.evaluated = found.background_std = found.facts = found.regions = found.sentences = None
             found.parts = {}
             return found
 

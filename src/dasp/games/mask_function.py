@@ -151,6 +151,8 @@ class MaskFunction:
         tries = 1 + (self.retries if retries is None else retries)
         try:
             answer, seconds = self._answer(batch, tries)
+        except BadInput:  # which says what to do, and would be the same again
+            raise
         except Exception as error:
             failure = self._failure(batch, tries, error)
             if not drop:
@@ -172,6 +174,8 @@ class MaskFunction:
             start = time.perf_counter()
             try:
                 answer = self.function(torch.from_numpy(batch.copy()) if self.masks == "torch" else batch.copy())
+            except BadInput:
+                raise
             except Exception as error:
                 pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt)
                 if attempt == tries - 1:

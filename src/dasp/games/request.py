@@ -512,23 +512,18 @@ class Request:
         parts = games(arguments)
         if arguments.names:
             function = forward_of(function, names=arguments.names)
-        witness = Witness(function, parts[0].has_rows, rounding)
         scale = scale_of(function)
         try:
             if scale is not None:
                 _decide(scale, function, parts, at_once)
-            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
+            witness, parts, ends = _opened(function, parts, at_once, rounding)
         except SeveralOutputs:
             function = forward_of(function)
-            witness = Witness(function, parts[0].has_rows, rounding)
-            _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
+            witness, parts, ends = _opened(function, parts, at_once, rounding)
         except (RuntimeError, IndexError, TypeError) as error:
             if why := misfit(error, function, arguments.inputs):
                 raise BadInput(why) from error
             raise
-        if _suits_channels_last(function, parts[0], witness.rounding):
-            parts = [replace(game, channels_last=True) for game in parts]
-        ends = [game.ends(witness, at_once or game.rows_at_once) for game in parts]
         full, empties = torch.cat([end[0] for end in ends]), torch.cat([end[1] for end in ends], 1)
         if scale is not None:
             scale.check(torch.cat([full[None], empties]))
@@ -719,12 +714,27 @@ def _decide(scale: Scale, function: Callable[..., Tensor], parts: list[Game], at
             scale.decide(torch.cat([end.reshape(-1, *outputs) for end in ends]))
 
 
+def _opened(
+    function: Callable[..., Tensor], parts: list[Game], at_once: int | None, rounding: float
+) -> tuple[Witness, list[Game], list[tuple[Tensor, Tensor]]]:
+    """Return a model, watched from its first evaluation on, the games as it takes them, and its outputs at their
+    ends."""
+    witness = Witness(function, parts[0].has_rows, rounding)
+    witness.recall()
+    _check_function(witness, parts[0], at_once or parts[0].rows_at_once)
+    if _suits_channels_last(function, parts[0], witness.rounding):
+        parts = [replace(game, channels_last=True) for game in parts]
+    return witness, parts, [game.ends(witness, at_once or game.rows_at_once) for game in parts]
+
+
 def _check_function(witness: Witness, game: Game, at_once: int) -> None:
     """Refuse a model in training mode, one whose evaluations of the same input differ, and one that mixes the rows of a
     batch; the witness goes on to look while the model is evaluated. The first row's baseline is evaluated beside
-    another coalition, if two rows may be, and both by themselves."""
+    another coalition, if two rows may be, and both by themselves; not if the model has passed in an earlier call."""
     if isinstance(module := module_of(witness.function), nn.Module):
         check_evaluation_mode(module)
+    if witness.is_known:
+        return
     first = game.rows_of(slice(0, 1)).beside_each_baseline().rows_of(slice(0, 1))
     half = torch.arange(game.count, device=game.device) < (game.count + 1) // 2
     both = torch.stack([torch.zeros_like(half), half])[:, None]

@@ -141,17 +141,20 @@ def absent_values(
     return {"baselines": _typed(np.full(source.shape, number), dtype)}
 
 
-def absent_record(options: Options, given: dict[str, NDArray[Any]], warning: str | None) -> AbsentInputs:
-    """Return what an absent input was, for who reads the output: the numbers if they are few."""
+def absent_record(
+    options: Options, given: dict[str, NDArray[Any]], warning: str | None, *, labelled: bool = False
+) -> AbsentInputs:
+    """Return what an absent input was, for who reads the output: the numbers if they are few, and no places of
+    labels."""
     (kind, values), *_ = [*given.items(), ("baselines", None)]
     background = options.background and options.background.name
     said = {"background": background, "baselines": options.baselines or (None if background else "zero")}
     about: dict[str, Any] = {"options": {name: value for name, value in said.items() if value}, "warning": warning}
     if values is None:
         return AbsentInputs(kind, value=0, **about)
-    if values.size and (values == values.flat[0]).all():
+    if values.size and (values == values.flat[0]).all() and not labelled:
         return AbsentInputs(kind, shape=values.shape, value=values.flat[0].item(), **about)
-    if values.size <= _FEW:
+    if values.size <= _FEW and not labelled:
         return AbsentInputs(kind, shape=values.shape, values=values.tolist(), **about)
     digest = hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
     return AbsentInputs(kind, shape=values.shape, dtype=str(values.dtype), sha256=digest, **about)

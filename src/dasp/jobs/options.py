@@ -52,7 +52,7 @@ class Options:
     # fmt: off
     model: Annotated[str, Option(
         "Arguments", "Model to explain: a factory package.module:build, a .keras or .onnx file, with --trust a .pt2 "
-        "file (torch.export.save) or a pickle, or, for texts, a folder of a Hugging Face model.", positional=True)]
+        "file (dasp.save) or a pickle, or, for texts, a folder of a Hugging Face model.", positional=True)]
     weights: Annotated[Path | None, Option(
         "Model", "State dict for the factory: a .safetensors or .pt file.", file=True)] = None
     trust: Annotated[bool, Option(
@@ -97,7 +97,8 @@ class Options:
     baselines: Annotated[str | None, Option(
         "Absent inputs", "Value of an absent input: zero, mean (of the data), a number, or a file with one row. "
         "If not given: zero. For texts, what is in the place of an absent piece: mask (the mask token), pad (it is "
-        "masked out), drop (nothing), or any other text. If not given: mask where there is such a token, else drop.",
+        "masked out), drop (its text is removed), or any other text. If not given: mask where there is such a token, "
+        "else drop.",
         file=True)] = None
     background: Annotated[Path | None, Option(
         "Absent inputs", "File of rows that absent inputs take their values from; outputs are averaged over them.",

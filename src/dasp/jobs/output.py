@@ -464,11 +464,12 @@ def _safe(table: pa.Table) -> pa.Table:
 
 
 def _with_ids(table: Any, change: Callable[[str], str]) -> Any:
-    """Return a table, or a part of one, whose ids are changed if they are texts."""
-    if "id" not in table.schema.names or table.schema.field("id").type != pa.string():
-        return table
-    changed = texts([change(one) for one in table["id"].to_pylist()])
-    return table.set_column(table.schema.names.index("id"), "id", changed)
+    """Return a table, or a part of one, whose ids and labels are changed if they are texts."""
+    for place, own in enumerate(table.schema):
+        if (own.name == "id" or own.name.startswith("data:")) and own.type == pa.string():
+            changed = texts([change(one) for one in table[own.name].to_pylist()])
+            table = table.set_column(place, own.name, changed)
+    return table
 
 
 def _grouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

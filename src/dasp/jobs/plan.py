@@ -36,13 +36,14 @@ from dasp.jobs.options import Options
 from dasp.jobs.preflight import Preflight, check_output_number
 from dasp.jobs.reading.chunks import TEXT, Reader, Survey, survey
 from dasp.jobs.reading.source import Source
-from dasp.jobs.reading.tables import TableSource, outputs_listed
+from dasp.jobs.reading.tables import TableSource, labels_of, outputs_listed
 from dasp.jobs.record import AbsentInputs, JobRecord
 from dasp.jobs.worker import AnyWorker, Task, TextTask, TextWorker, Worker, outputs_of
 from dasp.methods import METHODS
 from dasp.models.calling import Scale, forward_of, scale_of
 from dasp.models.loading import read_model
 from dasp.models.model_files import data_within
+from dasp.models.raw_pipeline import RawPipeline
 from dasp.models.wrappers import BlackBox, MultilayerPerceptron, device_of, input_dtype, takes_integers
 
 __all__ = ["Opened", "Plan", "Say", "opened", "plan", "waiting"]
@@ -112,8 +113,16 @@ def _read(checked: Preflight, say: Say) -> tuple[Preflight, nn.Module]:
         _check_device(options.device)
     with waiting(options, "reading the model"):
         model = read_model(options.model, weights=options.weights, trust=options.trust)  # whose name was checked
-    if isinstance(model, MultilayerPerceptron):
+    if isinstance(model, (MultilayerPerceptron, RawPipeline)):
         checked = checked.in_order(model.in_order)
+    labels = labels_of(checked.source)
+    if isinstance(model, RawPipeline):
+        model.know(checked.source.names, labels)
+    elif labels:
+        raise BadInput(
+            f"{options.data}: column {min(labels)!r} has texts, and the model takes numbers: leave it out by --drop, "
+            "or save the pipeline that encodes it"
+        )
     return checked, model
 
 
@@ -137,7 +146,7 @@ def _opened_rows(checked: Preflight, model: nn.Module, parameters: str, earlier:
         skip=options.on_bad_row == "skip", threads=None if fixed is None else fixed.number,
         explainer={**options.of_explainer(), **before}, tolerance=options.tolerance, masks=masks,
         with_data=options.with_data, interactions=options.interactions, inputs=source.names,
-        normalization=checked.normalization,
+        normalization=checked.normalization, labels=labels_of(source),
     )  # fmt: skip
     return Opened(model, seen, dtype, task)
 
@@ -182,7 +191,8 @@ def _plan_rows(
     if warning:
         say(f"warning: {warning}")
     return Plan(
-        seen, reader, task, worker, files, first, absent_record(options, absent, warning), trial.settings, reason,
+        seen, reader, task, worker, files, first, absent_record(options, absent, warning, labelled=bool(task.labels)),
+        trial.settings, reason,
         checked.classes,
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ from dasp.models.model_files import CONFIG, check_model, files_in, is_factory
 __all__ = ["Preflight", "check_output_number", "names_of_outputs", "preflight"]
 
 SECOND = "second"
+_PICKLES = (".joblib", ".pkl", ".pickle")  # of models that may take columns of texts
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 
@@ -80,9 +81,10 @@ def preflight(options: Options) -> Preflight:
     label = target if isinstance(target, str) and target != PREDICTED else None
     texts = options.text is not None
     columns = [options.text] if options.text is not None else _list(options.columns)
+    raw = Path(options.model).suffix.lower() in _PICKLES and not texts
     source = open_data(
         options.data, columns, _list(options.drop), options.id, label,
-        limit=options.limit, text=texts, classes=classes, header=header,
+        limit=options.limit, text=texts, classes=classes, header=header, raw=raw,
     )  # fmt: skip
     normalization = Normalization.of(options.mean, options.std, source.shape)
     files, (mask, names) = options.files(), (None, None if texts else source.names)
@@ -97,14 +99,42 @@ def preflight(options: Options) -> Preflight:
         )
     inputs = None if source.names is None else list(source.names)
     like: dict[str, Source] = {
-        name: open_like(files[name], inputs, source.shape, f"--{name}", options.limit)
+        name: open_like(files[name], inputs, source.shape, f"--{name}", options.limit, raw=raw)
         for name in ("baselines", "background")
         if name in files
     }
     if options.output.exists() and not options.output.is_file():
         raise BadInput(f"{options.output}: is not a file, and cannot be replaced")
     versus = _versus(options, classes)
+    if raw:
+        source, like = _labelled(options, source, like)
     return Preflight(options, source, normalization, target, label, versus, mask, names, classes, like)
+
+
+def _labelled(options: Options, source: Source, like: dict[str, Source]) -> tuple[Source, dict[str, Source]]:
+    """Return the files with the labels that their columns of texts have together, as they are numbered by these."""
+    tables = [one for one in (source, *like.values()) if isinstance(one, TableSource)]
+    found = [table.labels_within() for table in tables]
+    names = {name for own in found for name in own}
+    if not names:
+        return source, like
+    if options.mean is not None or options.std is not None:
+        raise BadInput(f"--mean and --std are for numbers, and column {min(names)!r} has texts: leave them out")
+    if not like or options.baselines == "mean":
+        raise BadInput(
+            f"column {min(names)!r} has texts: --drop leaves it out, --id takes it as the rows' name; if the model "
+            "takes it, say what an absent input is, by --background with a file of some rows, or --baselines with one "
+            "of a row"
+        )
+    for table, own in zip(tables, found, strict=True):
+        if missing := names - own.keys():
+            raise BadInput(f"{table.file}: column {min(missing)!r} has numbers, and texts in another file")
+    labels = {name: tuple(sorted(set().union(*(own[name] for own in found)))) for name in sorted(names)}
+
+    def with_labels(one: Source) -> Source:
+        return replace(one, labels=labels) if isinstance(one, TableSource) else one
+
+    return with_labels(source), {name: with_labels(one) for name, one in like.items()}
 
 
 def names_of_outputs(options: Options) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ from dasp.jobs.reading.source import column, lists, muted, texts
 from dasp.jobs.summary import Notes
 from dasp.models.calling import Scale
 from dasp.models.loading import load_model, read_tokenizer
+from dasp.models.raw_pipeline import RawPipeline
 from dasp.models.wrappers import BlackBox
 from dasp.players import named
 
@@ -78,6 +79,7 @@ class Task:
     inputs: tuple[str, ...] | None = None  # names of the entries, if they have some
     texts: TextTask | None = None  # if the rows are texts
     normalization: Normalization | None = None  # that the model expects
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of columns with texts, by their numbers
 
 
 class AnyWorker(Protocol):
@@ -100,6 +102,8 @@ class Worker:
         if task.normalization is not None:
             given |= {"mean": task.normalization.mean, "std": task.normalization.std}
         explained: Any = model
+        if isinstance(model, RawPipeline):
+            model.know(task.inputs, task.labels)
         if isinstance(model, BlackBox):
             model.use_threads(task.threads or torch.get_num_threads())
             explained = model.to(task.explainer["device"]).function
@@ -235,7 +239,12 @@ class Worker:
         flat = chunk.data.reshape(len(chunk.data), -1)
         if self.task.inputs is None:
             return {"data": _lists(flat)}
-        return {f"data:{name}": column(flat[:, i]) for i, name in enumerate(self.task.inputs)}
+        return {f"data:{name}": self._entries(name, flat[:, i]) for i, name in enumerate(self.task.inputs)}
+
+    def _entries(self, name: str, numbers: Any) -> pa.Array:
+        """Return a column of the data, with its labels if it has texts."""
+        labels = self.task.labels.get(name)
+        return column(numbers) if labels is None else texts([labels[int(place)] for place in numbers])
 
     def _players(self, prefix: str, together: str, values: Tensor) -> dict[str, pa.Array]:
         """Return a column for each player, or one with lists if they have no names."""

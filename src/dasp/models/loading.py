@@ -5,7 +5,7 @@
     load_model("model.onnx")                                          a model that onnxruntime evaluates
     load_model("folder")                                              a classifier of texts, by Hugging Face
     load_model("model.pt2", trust=True)                               a program saved by torch.export.save
-    load_model("classifier.joblib", trust=True)                       a scikit-learn MLP
+    load_model("classifier.joblib", trust=True)                       a scikit-learn MLP, or a pipeline
 
 A file that can run code when it is read (a pickle, a saved program, a script) is refused unless it is trusted. A
 factory is the user's own code, named by the user, and runs. From folders of Hugging Face nothing is ever downloaded,
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, line_of
 from dasp.models.calling import check_dynamic_batch
 from dasp.models.model_files import check_model, is_factory, untrusted
+from dasp.models.raw_pipeline import raw_pipeline
 from dasp.models.wrappers import BlackBox, TorchScript, converted, onnx_model
 
 __all__ = ["load_model", "read_model", "read_tokenizer"]
@@ -73,7 +74,7 @@ def read_model(source: Any, *, weights: str | Path | None = None, trust: bool = 
     if isinstance(model, nn.Module):
         _check_numbers(model, str(source) if named else type(model).__name__)
         model.eval()
-    module = converted(model)
+    module = converted(raw_pipeline(model) if named else model)
     if not isinstance(module, nn.Module):
         raise BadInput(f"{source} is a function: a model is needed here")
     return module

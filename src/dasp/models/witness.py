@@ -5,23 +5,31 @@ batch norm without running statistics, a softmax over dimension 0, a `cumsum` al
 values of nothing. What a batch does to a row shows where the row is evaluated again in another one, so a few rows of
 those batches that are really used are evaluated again, alone or among fewer and in another order:
 
-- of a batch that is at least twice as large as all before, the last row alone, and the one before it beside the first,
+- of a batch that is at least twice as large as all before, the last row beside the first; of one of two rows, either
+  of them alone,
 - then a hundredth of all rows that are evaluated, at random places.
 
 Their outputs have to be the same up to rounding. If they are not the same when asked for once more either, the model
 draws random numbers, or remembers. The places are drawn from a generator of our own: nothing depends on chance.
+
+A module that has passed is known as long as its tensors, hooks and plain attributes are the same: of its next calls, a
+hundredth of the rows is evaluated again, and those of larger batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import partial
 from random import Random
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from dasp.models.calling import module_of
 from dasp.models.export_lock import evaluation_lock
 from dasp.models.misfit import is_plain
 
@@ -29,7 +37,9 @@ __all__ = ["Places", "Witness", "check_rows_by_themselves", "rounding_of"]
 
 _SHARE = 100  # rows, of which one is evaluated again
 _MOST = 16  # rows of a batch that are evaluated again
+_TWO = 2  # rows, of which each is evaluated alone: beside each other, a batch would be the same again
 _WITHIN = 10.0  # times the square root of a dtype's precision: what is rounding, relative to the largest output
+_PLAIN = (bool, int, float, str, type(None))
 _SINGLE = torch.finfo(torch.float32).eps ** 0.5
 
 RANDOM = (
@@ -49,8 +59,8 @@ class Places:
     other; see the module's docstring. Without a `share`, only of batches that are larger than those before.
 
     >>> places = Places()
-    >>> places.of(3), places.of(3), places.of(100)
-    ([[2], [1, 0]], [], [[99], [98, 0]])
+    >>> places.of(2), places.of(3), places.of(100)
+    ([[1], [0]], [], [[99, 0]])
     """
 
     def __init__(self, share: int | None = _SHARE) -> None:
@@ -63,12 +73,24 @@ class Places:
         self.seen += rows
         if rows >= 2 * self.largest and rows > 0:
             self.largest = rows
-            return [[rows - 1], list(dict.fromkeys((rows - 2, 0)))] if rows > 1 else [[0]]
+            return [[rows - 1, 0]] if rows > _TWO else [[row] for row in reversed(range(rows))]
         due = min(self.seen // self.share - self.again, _MOST, rows) if self.share else 0
         if due < 1 or rows == 1:
             return []
         self.again += due
         return [self._random.sample(range(rows), due)]
+
+
+@dataclass
+class _Passed:
+    """A module that has passed, as it was then, with the places of its batches."""
+
+    settings: Hashable
+    places: Places
+
+
+_PASSED: WeakKeyDictionary[nn.Module, _Passed] = WeakKeyDictionary()
+_LOCK = Lock()
 
 
 class Witness:
@@ -91,9 +113,35 @@ class Witness:
         self.places = Places()
         self.outputs: torch.Size | None = None  # of a row
         self.loses_dimension = False  # True if it gave a number without dimensions for one row
+        self.is_known = False  # True if it has passed in an earlier call
+
+    def recall(self) -> None:
+        """Go on where an earlier call of the same module ended, if nothing was changed in it since."""
+        if not isinstance(module := module_of(self.function), nn.Module):
+            return
+        settings = (self.batched, self.rounding, _settings(module))
+        with _LOCK:
+            passed = _PASSED.get(module)
+            if passed is None or passed.settings != settings:
+                _PASSED[module] = _Passed(settings, self.places)
+            else:
+                self.places, self.is_known = passed.places, True
+
+    def forget(self) -> None:
+        """Begin anew in the next call."""
+        if isinstance(module := module_of(self.function), nn.Module):
+            with _LOCK:
+                _PASSED.pop(module, None)
 
     def __call__(self, *args: Any) -> Any:
         """Evaluate the model, and some of the rows again."""
+        try:
+            return self._watched(*args)
+        except BaseException:
+            self.forget()
+            raise
+
+    def _watched(self, *args: Any) -> Any:
         rows = max(len(x) for x, own in zip(args, self.batched, strict=True) if own)
         groups = [(group, self._rows(args, group)) for group in self.places.of(rows)]  # before the model writes there
         output = self.function(*args)
@@ -103,6 +151,7 @@ class Witness:
             if rows > 1:
                 return output
             self.loses_dimension = True
+            self.forget()  # whether the number is of the row is asked in every call
         self._check_shape(output.shape[1:])
         for group, own in groups:
             first = output.detach()[group] if output.dim() else output.detach()
@@ -170,6 +219,18 @@ def alike(first: Tensor, again: Any, rounding: float) -> bool:
         return True
     scale = torch.maximum(first.abs().max(), again.abs().max())
     return bool(((first - again).abs() <= _WITHIN * precision * scale).all())
+
+
+def _settings(module: nn.Module) -> Hashable:
+    """Return what tells whether a module was changed: its tensors and how often these were, its hooks, and its
+    attributes of plain types."""
+    found: list[Hashable] = [torch.is_autocast_enabled("cpu")]
+    for part in module.modules():
+        hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values(), part.__dict__.get("forward"))
+        found += [id(part), *map(id, hooks)]
+        found += [(name, value) for name, value in part.__dict__.items() if type(value) in _PLAIN]
+    tensors = (*module.parameters(), *module.buffers())
+    return (*found, *((id(x), 0 if x.is_inference() else x._version) for x in tensors))
 
 
 def rounding_of(function: Any) -> float:

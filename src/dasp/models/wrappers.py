@@ -33,7 +33,7 @@ from dasp.models.export_lock import evaluation_lock
 
 __all__ = [
     "BlackBox", "KerasModel", "MultilayerPerceptron", "Normalized", "TorchScript", "converted", "device_of",
-    "encoder_and_network", "exported_module", "input_dtype", "normalized", "onnx_model", "own_dtype",
+    "encoder_and_network", "exported_module", "in_fitted_order", "input_dtype", "normalized", "onnx_model", "own_dtype",
     "takes_integers",
 ]  # fmt: skip
 
@@ -253,17 +253,26 @@ class MultilayerPerceptron(nn.Sequential):
 
     def in_order(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of a table in the order that the model was fitted with, if it was fitted with names."""
-        names = self.feature_names or list(columns)
-        missing, unknown = ([x for x in a if x not in b] for a, b in ((names, columns), (columns, names)))
-        if missing:
-            raise BadInput(f"the model was fitted with the column {missing[0]!r}, which is not among the inputs")
-        if unknown:
-            raise BadInput(f"the model was fitted without the column {unknown[0]!r}: leave it out of the inputs")
-        return tuple(names)
+        return in_fitted_order(self.feature_names, columns)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the prediction or the logits for numbers of any dtype, as scikit-learn does."""
         return super().forward(x.to(next(self.parameters()).dtype))
+
+
+def in_fitted_order(fitted: Sequence[str] | None, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table in the order that a model was fitted with, if it was fitted with names.
+
+    >>> in_fitted_order(["age", "weight"], ["weight", "age"])
+    ('age', 'weight')
+    """
+    names = list(fitted or columns)
+    missing, unknown = ([x for x in a if x not in b] for a, b in ((names, columns), (columns, names)))
+    if missing:
+        raise BadInput(f"the model was fitted with the column {missing[0]!r}, which is not among the inputs")
+    if unknown:
+        raise BadInput(f"the model was fitted without the column {unknown[0]!r}: leave it out of the inputs")
+    return tuple(names)
 
 
 def encoder_and_network(model: Any) -> tuple[Any, Any]:

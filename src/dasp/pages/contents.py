@@ -69,6 +69,8 @@ class Contents:
     stored: StoredOutput
     record: JobRecord  # of the job that wrote it
     labels: tuple[str, ...] | None = None  # of the players' columns, if these are called otherwise
+    title: str | None = None  # of the page, if somebody gave it one
+    picture: Contents | None = None  # the same rows by one of several inputs, which is an image
 
     @property
     def result(self) -> JobResult:

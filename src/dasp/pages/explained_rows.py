@@ -48,6 +48,7 @@ def contents_of(
     given = [explanations] if hasattr(explanations, "values") and hasattr(explanations, "base_values") else explanations
     if not isinstance(given, Iterable) or isinstance(given, (str, dict)):
         raise BadInput(f"an explanation is needed, or a list of them, not a {type(given).__name__}")
+    given = list(given)
     parts = [_Part.of(one, target, interactions=interactions) for one in given]
     if not parts:
         raise BadInput("there are no explanations to report: give one at least")
@@ -64,11 +65,23 @@ def contents_of(
     table = pa.concat_tables([part.table() for part in parts])
     table = table.add_column(0, "id", pa.array(names))
     stored = StoredOutput(
-        record=_record(first), result=_result(parts, title), about=first.about, schema=table.schema, rows=rows,
+        record=_record(first), result=_result(parts), about=first.about, schema=table.schema, rows=rows,
         batches=lambda chosen: _batches(table, chosen),
     )  # fmt: skip
     assert isinstance(stored.record, JobRecord)
-    return Contents(Path("explanation"), stored, stored.record, labels=first.labels)
+    named = title if title is not None or first.model else "Explanation"
+    return Contents(Path("explanation"), stored, stored.record, first.labels, named, _picture(given, target))
+
+
+def _picture(explanations: Any, target: Any) -> Contents | None:
+    """Return the first of several inputs that is an image, if there is one, with its name as the title."""
+    parts = [getattr(one, "parts", {}) for one in explanations]
+    for name in parts[0]:
+        several = [own[name] for own in parts if name in own]
+        found = contents_of(several, title=name, ids=None, target=target, interactions=False)
+        if found.image is not None:
+            return found
+    return None
 
 
 def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -76,21 +89,21 @@ def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _record(part: _Part) -> JobRecord:
-    given = {"absent": part.absent} if part.absent else {}
+    options = {"tolerance": part.tolerance, "target": "predicted" if part.largest else None}
     return JobRecord(
-        options={"tolerance": part.tolerance}, files={}, software=Software(dasp.__version__, str(torch.__version__)),
-        parameters="", outputs="", skipped=SkippedRows(),
-        absent=AbsentInputs("explainer", {"is": given.get("absent", "")}), method={}, reason=part.reason,
+        options=options, files={}, software=Software(dasp.__version__, str(torch.__version__)), parameters="",
+        outputs="", skipped=SkippedRows(), absent=AbsentInputs("explainer", {"is": part.absent}), method={},
+        reason=part.reason,
     )  # fmt: skip
 
 
-def _result(parts: list[_Part], title: str | None) -> JobResult:
+def _result(parts: list[_Part]) -> JobResult:
     names = parts[0].output_names
     known = [part.missed for part in parts if part.missed is not None]
     missed = int(sum(part.sum() for part in known))
     outputs = len(names) or (1 if all(part.only for part in parts) else None)
     return JobResult(
-        model=parts[0].model if title is None else title, outputs=outputs, output_names=names,
+        model=parts[0].model, outputs=outputs, output_names=names,
         notes=Notes(missed=missed),
     )  # fmt: skip
 
@@ -114,6 +127,7 @@ class _Part:
     mask: NDArray[Any] | None = None  # the player of each entry, (1 or rows, *shape)
     pairs: tuple[NDArray[Any], NDArray[Any]] | None = None  # interactions and their deviations, (rows, pairs)
     output_names: tuple[str, ...] = ()
+    largest: bool = False  # the output of each row is its largest
     only: bool = False  # one output is known of, and not that there are others
     model: str = ""
     absent: str = ""
@@ -153,6 +167,7 @@ class _Part:
             deviations = None if deviations is None else _of_outputs(deviations, chosen)
         part = _Part(one, rows, deviations, None, np.array(base), np.array(gap), np.zeros(len(rows), np.int64))
         part._set_outputs(one, facts, chosen)
+        part.largest = chosen is not None and target in (None, "predicted")
         data = None if one.data is None else [one.data] if single else list(one.data)
         if is_text:
             part.pieces = [list(map(str, row)) for row in data or ()]

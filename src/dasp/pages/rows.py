@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -62,19 +63,38 @@ class PageRows:
 def page_rows(contents: Contents, known: Statistics, most: int) -> PageRows:
     """Return the rows of the page: all if they are few, else those that missed the tolerance and a random sample."""
     kind, describe = _kind(contents)
-    first = next(contents.rows())
-    fit = _fit(_size(_common(first, i) | describe(first, i)) for i in range(min(_TRIED, len(first))))
+    first, pictures = next(contents.rows()), _pictures(contents)
+    tried = zip(range(min(_TRIED, len(first))), pictures(np.arange(_TRIED)), strict=False)
+    fit = _fit(_size(_common(first, i) | describe(first, i) | picture) for i, picture in tried)
     order = np.random.default_rng(0).permutation(known.rows)
     if len(known.missed):
         order = order[np.argsort(~known.missed[order], kind="stable")]
     chosen = np.sort(order[: min(most, MOST_ROWS, max(1, fit))])
-    found = [_common(some, i) | describe(some, i) for some, i in _picked(contents, chosen)]
+    rows = zip(_picked(contents, chosen), pictures(chosen), strict=False)
+    found = [_common(some, i) | describe(some, i) | picture for (some, i), picture in rows]
     kept = _fitting(found, np.argsort(np.argsort(order)[chosen]))
     swarm: list[dict[str, Any]] = []
     if kind == "table" and len(kept) > 1:
         swarm = Swarms(contents, known, len(kept)).of(_picked(contents, chosen[kept]))
     names = _player_names(contents, known, kind) if known.pairs else []
     return PageRows(kind, [found[i] for i in kept], swarm, names)
+
+
+def _pictures(contents: Contents) -> Callable[[NDArray[Any]], Iterator[Row]]:
+    """Return a function that gives the picture of each row by its number, where one of several inputs is an image, and
+    nothing where none is."""
+    part = contents.picture
+    if part is None:
+        return lambda _: repeat({})
+    draw = ImageRows(part)
+    kept = ("limit", "image", "map", "overlay")
+
+    def drawn(chosen: NDArray[Any]) -> Iterator[Row]:
+        for some, i in _picked(part, chosen):
+            own = draw(some, i)
+            yield {"of": shown(part.title or "")} | {name: own[name] for name in kept if name in own}
+
+    return drawn
 
 
 def _player_names(contents: Contents, known: Statistics, kind: str) -> list[str]:

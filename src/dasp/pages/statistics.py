@@ -27,7 +27,7 @@ from dasp.pages.contents import Contents, OutputRows
 
 __all__ = [
     "Fact", "Pair", "Player", "Statistics", "Verdict", "absent_of", "capital", "facts", "options_of", "statistics_of",
-    "verdict",
+    "target_of", "verdict",
 ]  # fmt: skip
 
 _FEW = 8  # outputs that are listed
@@ -264,10 +264,11 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
     record = contents.record
     left_out = record.skipped.number + contents.result.notes.left_out
     rows = _count_of_rows(known.rows) + (f", {left_out:,} left out" if left_out else "")
-    yield Fact("Model", contents.files["MODEL"])
+    if contents.files["MODEL"]:
+        yield Fact("Model", contents.files["MODEL"])
     yield Fact("Data", contents.files["DATA"] or rows, rows if contents.files["DATA"] else "")
     if contents.result.outputs != 1:
-        yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
+        yield Fact("Explained output", target_of(contents, known), "the difference of the two" * contents.compares)
     yield Fact("Inputs with a value", *_players(contents, known))
     if absent := absent_of(record.absent):
         yield Fact("An absent input is", absent)
@@ -296,7 +297,8 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _target(contents: Contents, known: Statistics) -> str:
+def target_of(contents: Contents, known: Statistics) -> str:
+    """Say which of several outputs are explained."""
     outputs = contents.result.outputs
     if len(known.targets) == 1:
         named = contents.output(known.targets[0])
@@ -305,6 +307,8 @@ def _target(contents: Contents, known: Statistics) -> str:
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
+    if contents.record.absent.kind == "explainer" and given is None:  # it may be the largest, or any other
+        how = "one for each row"
     if contents.compares:
         how = "two of each row"
     return f"{how} ({listed})"
@@ -332,10 +336,10 @@ def absent_of(absent: AbsentInputs) -> str:
     if absent.kind == "explainer":
         return shown(absent.options["is"])
     if absent.kind == "background":
-        return f"taken from the rows of the {given}, and outputs are averaged"
+        return f"averaged over the rows of {shown(absent.options.get('background', 'a background'))}"
     if absent.value is not None:
-        return f"{number(absent.value)} ({given})"
-    return "the average of its column (baselines mean)" if given == "baselines mean" else given
+        return number(absent.value)
+    return "the average of its column" if given == "baselines mean" else given
 
 
 def options_of(contents: Contents) -> dict[str, str]:

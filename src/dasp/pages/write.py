@@ -12,7 +12,7 @@ import numpy as np
 
 import dasp
 from dasp.errors import BadInput, line_of
-from dasp.formatting import display_name, within
+from dasp.formatting import display_name, shown, within
 from dasp.jobs.options import check_page
 from dasp.pages.contents import Contents, read
 from dasp.pages.explained_rows import contents_of
@@ -27,6 +27,7 @@ from dasp.pages.statistics import (
     facts,
     options_of,
     statistics_of,
+    target_of,
     verdict,
 )
 
@@ -113,7 +114,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
     return render(
         "report.html",
         script="report.js",
-        title=f"Explanation of {contents.files['MODEL']}",
+        title=f"Explanation of {contents.files['MODEL']}" if contents.title is None else shown(contents.title),
         contents=contents,
         known=known,
         kind=rows.kind,
@@ -121,6 +122,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
         verdict=verdict(contents, known),
         warnings=[capital(line.removeprefix("warning: ")) for line in _warnings(contents, known)],
         facts=list(facts(contents, known)),
+        explained="" if contents.result.outputs == 1 or contents.compares else target_of(contents, known),
         absent=absent_of(contents.record.absent),
         methods=", ".join(map(display_name, known.methods)),
         options=options_of(contents),

@@ -225,7 +225,10 @@ def sum_of(found: PlotData, players: Iterable[int]) -> Part:
 def parts_of(found: PlotData, players: Iterable[int], width: float, size: float = TEXT) -> list[Part]:
     """Return players of a row as parts, labelled "name = data" within so many points."""
     which = list(players)
-    entries = ["" if found.data is None else f" = {entry(found.data[i])}" for i in which]
+    entries = [
+        "" if found.data is None or found.names[i] == str(found.data[i]) else f" = {entry(found.data[i])}"
+        for i in which
+    ]  # a piece of text is its own name
     room = max(width - 5 * max(map(len, entries), default=0), _FEWEST)
     names = fit_names([found.names[i] for i in which], room, size)
     halves = [None if found.half is None else float(found.half[i]) for i in which]

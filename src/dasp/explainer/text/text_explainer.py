@@ -12,6 +12,7 @@ import torch
 from captum.attr import Attribution
 from torch import Tensor, nn
 
+from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
 from dasp.errors import BadInput, UndefinedCoalitions
 from dasp.explainer.explanation import (
     Attributions,
@@ -23,15 +24,25 @@ from dasp.explainer.explanation import (
     shap_explanation_of_texts,
 )
 from dasp.explainer.inputs import OWN_TARGET
-from dasp.explainer.text.token_model import ContinuationModel, Output, PlayerText, TextGame, TokenModel, part_of
-from dasp.explainer.text.tokens import Division, Strings, Tokens, Vocabulary, baselines_of_strings
+from dasp.explainer.text.owen_values import Contexts, WordsOfSentence, owen_estimate, sentence_game, sentences_of
+from dasp.explainer.text.token_model import (
+    ContinuationModel,
+    Output,
+    PlayerText,
+    TextGame,
+    TokenModel,
+    by_piece,
+    part_of,
+)
+from dasp.explainer.text.tokens import Division, Strings, Vocabulary, baselines_of_strings, text_in_tokens
+from dasp.formatting import INTERVAL
 from dasp.games.call_options import read_options
 from dasp.games.computing import computing
 from dasp.games.counting import Count, Threads, suited_threads
 from dasp.games.progress import working
 from dasp.games.request import PREDICTED, SECOND, Arguments, Request, Selection, contrasted, output_number
 from dasp.methods import METHODS, find
-from dasp.methods.choose import Budget, Choice, choose_evaluations
+from dasp.methods.choose import MOST, Budget, Choice, choose_evaluations
 from dasp.models.calling import DECIDING, SCALES, Scale, check_evaluation_mode
 
 __all__ = ["TextExplainer"]
@@ -43,6 +54,8 @@ _DIVISIONS = ("token", "word", "sentence")
 _EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutation_shapley"
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
+_CONTEXTS = 8  # of a sentence, in which its words are explained where there are too many
+_MANY = 40  # pieces of a text, of which most may be nothing
 _BATCH = 32  # texts for the model at once
 _ASKED = "it was asked for"
 
@@ -58,8 +71,8 @@ class TextExplainer:
         tokenizer: the model's, a fast one; None for a function of texts.
         baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
             nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
-            nothing, the others close up. Any other text: its tokens. By default "mask" where there is a mask token,
-            else "drop".
+            its text is removed, and tokens are made of what is left. Any other text: its tokens. By default "mask"
+            where there is a mask token, else "drop".
         players: "word", "sentence", "token", or a function from a text to its pieces. Special tokens are no players.
         method: "auto", "exact", "bayesian" or "permutation". Automatically, exact values where all coalitions are no
             more than `max_evaluations`, else `BayesianShapley`. Every answer has standard deviations.
@@ -156,9 +169,7 @@ class TextExplainer:
             target, versus: the output to explain, and that which is subtracted, if not those of the constructor.
         """
         found = self.attribute(texts, target, versus=versus)
-        explanation = shap_explanation_of_texts(found, *self._names_of(found, self._target(target)))
-        absent = "left out" if self.baselines == "drop" else f"replaced by {self.baselines!r}"
-        explanation.facts = RowFacts.of(found, name_of_model(self.model), absent, self.output_names)
+        explanation = self._told(found, *self._names_of(found, self._target(target)))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
     def attribute(
@@ -189,7 +200,15 @@ class TextExplainer:
             found = [replace(text, std=text.std or [torch.full_like(text.values[0], torch.nan)]) for text in found]
         result = Attributions.cat(found)
         result.warn(self.budget.tolerance)
+        _note_doubt(found)
         return result
+
+    def _told(self, found: Attributions, outputs: Sequence[str] | str | None, rows: Sequence[str] | None = None) -> Any:
+        """Return attributions as an explanation, with the facts that reports tell."""
+        explanation = shap_explanation_of_texts(found, outputs, rows)
+        absent = "left out" if self.baselines == "drop" else f"replaced by {self.baselines!r}"
+        explanation.facts = RowFacts.of(found, name_of_model(self.model), absent, self.output_names)
+        return explanation
 
     def outputs(self, texts: Sequence[Text]) -> Tensor:
         """Return the model's outputs for whole texts, (texts, outputs)."""
@@ -218,14 +237,161 @@ class TextExplainer:
             raise BadInput("the continuation has no tokens")
         texts, division = self._read(prompt)
         model, at_once = self._function()
-        text = Tokens(texts, division, vocabulary, behind=tokens)
+        text = text_in_tokens(texts, division, vocabulary, behind=tokens)
         game = TextGame(text, ContinuationModel(model, tokens, per_token=per_token), at_once)
         with working("explaining", show=self.budget.show_progress):
             found = self._explained(game, None)
         found.warn(self.budget.tolerance)
         names = [vocabulary.tokenizer.decode([token]) for token in tokens]
         single = not per_token or len(tokens) == 1
-        return shap_explanation_of_texts(found, continuation if single else names)[0]
+        return self._told(found, continuation if single else names)[0]
+
+    def hierarchy(
+        self, text: Text, target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET, divided: int | None = 3
+    ) -> Any:
+        """Explain a long text by its sentences first, and then the most important ones by their words, as one
+        `shap.Explanation`: words of these, and the other sentences as wholes. The values of words sum to that of their
+        sentence (they are Owen values: see `dasp.explainer.text.owen_values`). All are exact if the budget is large
+        enough, and have standard deviations if not. `explanation.sentences` is the explanation by sentences alone.
+
+        Args:
+            text: a string, a pair of strings, or a list of strings, such as the segments of a prompt, which then stand
+                for sentences.
+            target, versus: the output to explain, and that which is subtracted, if not those of the constructor. One
+                output is explained.
+            divided: how many sentences are explained by their words: those with the largest values. None for all.
+
+        Words are the `players` of the explainer. `max_evaluations`, by default 2,048, are for all of the text: at most
+        half of them for sentences, and the rest for the words of those that are divided.
+
+        >>> found = TextExplainer(lambda texts: torch.tensor([float("not good" in text) for text in texts])).hierarchy(
+        ...     "I saw it. The film is not good.", divided=1)
+        >>> list(found.data), found.values.round(3)
+        (['I saw it. ', 'The ', 'film ', 'is ', 'not ', 'good.'], array([ 0. ,  0. ,  0. , -0. ,  0.5,  0.5]))
+        >>> found.sentences.values.tolist()
+        [0.0, 1.0]
+        """
+        if self.players == "sentence" or self.requested_method != "auto" or self.budget.max_seconds is not None:
+            raise BadInput(
+                "a hierarchy is of sentences and what is within them, by methods that the budget decides on: give "
+                "players='word', 'token' or a function, max_evaluations, and neither method nor max_seconds"
+            )
+        if divided is not None and divided < 1:
+            raise BadInput(f"divided must be at least 1, or None for all sentences, not {divided}")
+        texts, pieces = self._read(text)
+        self._decide([text])
+        model, at_once = self._function()
+        game = TextGame(self._in_pieces(texts, self.players), model, at_once)
+        numbers = sentences_of(game.text.pieces, texts, pieces if isinstance(text, list) else "sentence")
+        wanted = self._target(target), self.versus if versus is OWN_TARGET else versus
+        number = contrasted(self._number(wanted[0]), self._number(wanted[1], (PREDICTED, SECOND)))
+        with working("explaining", show=self.budget.show_progress), computing(self.threads or 1):
+            whole, found = self._by_sentence_and_word(game, numbers, number, divided)
+        found.warn(self.budget.tolerance)
+        names = self._names_of(found, wanted[0])
+        explanation = self._told(found, *names)[0]
+        explanation.sentences = self._told(whole, *names)[0]
+        return explanation
+
+    def _by_sentence_and_word(
+        self, game: TextGame, numbers: list[int], target: Any, divided: int | None
+    ) -> tuple[Attributions, Attributions]:
+        """Return the attributions to the sentences of a text, and to the words of the most important ones."""
+        ends = game(_both_ends(game))
+        select = Selection.of(ends[:1], target)
+        if select.chosen.dim() > 1:
+            raise BadInput(
+                f"a hierarchy is of one output, and the model has {select.chosen.numel()}: choose one by target"
+            )
+        outputs = select.chosen, *([] if select.against is None else [select.against])
+
+        def value(masks: Tensor) -> Tensor:
+            own, *others = (game(masks).reshape(len(masks), -1)[:, int(each)].double() for each in outputs)
+            return own - others[0] if others else own
+
+        players = torch.tensor([numbers[place] for place in game.text.players], dtype=torch.int64)
+        there, players = torch.unique(players, return_inverse=True)  # a sentence may have no players
+        count, total = len(there), self.budget.max_evaluations or MOST
+        pieces = ["".join(piece for piece, own in zip(game.text.pieces, numbers, strict=True) if own == number)
+                  for number in range(max(numbers, default=0) + 1)]  # fmt: skip
+        most = total // 2 if 2**count <= total // 2 else max(FEWEST_EVALUATIONS, total // 4)
+        values, std, used, choice = self._estimate(sentence_game(value, players, count), count, most, game)
+        by_sentence = torch.zeros(2, len(pieces), dtype=torch.float64)
+        by_sentence[:, there] = torch.stack([values[0], std[0]])
+        sizes = torch.bincount(players, minlength=count)
+        order = [i for i in values[0].abs().argsort(descending=True, stable=True).tolist() if sizes[i] > 1][:divided]
+        words: dict[int, Tensor] = {}
+        for done, own in enumerate(order):
+            budget = (total - used) // (len(order) - done)
+            sentence = float(values[0, own]), float(std[0, own])
+            estimate, cost = self._within(value, players, own, budget, sentence, game)
+            words[int(there[own])] = estimate
+            used += cost
+        shown, columns = [], []
+        places = {place: player for player, place in enumerate(game.text.players)}
+        for number, piece in enumerate(pieces):
+            if number not in words:
+                shown.append(piece)
+                columns.append(by_sentence[:, number])
+                continue
+            inside = iter(words[number].T)
+            for place, own in enumerate(numbers):
+                if own == number:
+                    shown.append(game.text.pieces[place])
+                    columns.append(next(inside) if place in places else torch.zeros(2, dtype=torch.float64))
+        full, base = select(ends[:1]), select(ends[1:])
+        parts = []
+        reason = f"of {count} sentences, {len(words)} are divided into words"
+        for kept, text in ((by_sentence, pieces), (torch.stack(columns, 1), shown)):
+            gap = kept[0].sum() - (full - base).double()
+            choice = Choice("Owen values", reason, self.budget) if text is shown else choice
+            parts.append(
+                Attributions(
+                    [kept[0]], [kept[1]], full, base, gap, select.chosen, (choice,), self._missed(None),
+                    evaluations=torch.tensor([used]), pieces=[text], versus=select.against,
+                )
+            )  # fmt: skip
+        return parts[0], parts[1]
+
+    def _within(
+        self, value: Any, players: Tensor, own: int, budget: int, sentence: tuple[float, float], game: TextGame
+    ) -> tuple[Tensor, int]:
+        """Return the values of the words of a sentence with their standard deviations, (2, words), and how many texts
+        were evaluated."""
+        words, sentences = int((players == own).sum()), int(players.max()) + 1
+        all_contexts = 2 ** (sentences - 1)
+        most = min(all_contexts, budget // 2**words) if words < _MOST_PLAYERS else 0
+        most = max(most, min(all_contexts, _CONTEXTS))  # if too few for all coalitions, these are estimated from
+        contexts = Contexts.of(sentences, own, most, self.budget.seed)
+        each = budget // len(contexts.masks)
+        if each < min(FEWEST_EVALUATIONS, 2**words):
+            raise BadInput(
+                f"{budget} evaluations are left for a sentence of {words} words, which are explained in "
+                f"{len(contexts.masks)} contexts: allow for more by max_evaluations, or divide fewer sentences"
+            )
+        inside = WordsOfSentence(value, players, own, contexts)
+        values, std, used, _ = self._estimate(inside, words, each, game)
+        return torch.stack(owen_estimate(values, std, sentence, contexts)), used * len(contexts.masks)
+
+    def _estimate(
+        self, function: Callable[[Tensor], Tensor], players: int, most: int, game: TextGame
+    ) -> tuple[Tensor, Tensor, int, Choice]:
+        """Return the Shapley values of a game with their standard deviations, (outputs, players), the coalitions that
+        it took, and the method."""
+        if players < 2:
+            ends = function(torch.tensor([[1.0], [0.0]])[:, :players]).reshape(2, -1).double()
+            values = (ends[:1] - ends[1:]).T[:, :players]
+            choice = Choice(_EXACT, f"{players} players have only {2**players} coalitions", self.budget)
+            return values, torch.zeros_like(values), 2, choice
+        on = torch.ones(1, players, dtype=torch.float64)
+        request = Request.of(function, Arguments(on, None, None), rounding=_ROUNDING)
+        game.remembers = True
+        choice = choose_evaluations(players, replace(self.budget, max_evaluations=most))
+        found = self._estimated(request, choice)
+        shape = (-1, players)
+        std = torch.zeros_like(found.values) if found.std is None else found.std
+        used = 2**players if found.evaluations is None else int(found.evaluations.max())
+        return found.values.double().reshape(shape), std.double().reshape(shape), used, choice
 
     def _games(self, texts: Sequence[Text]) -> Iterator[TextGame]:
         model, at_once = self._function()
@@ -263,9 +429,11 @@ class TextExplainer:
         return (text,), self.players
 
     def _with_players(self, text: Text) -> PlayerText:
-        texts, division = self._read(text)
+        return self._in_pieces(*self._read(text))
+
+    def _in_pieces(self, texts: tuple[str, ...], division: Division) -> PlayerText:
         if self.vocabulary is not None:
-            return Tokens(texts, division, self.vocabulary)
+            return text_in_tokens(texts, division, self.vocabulary)
         return Strings(texts, division, None if self.baselines == "drop" else self.baselines)
 
     def _explained(self, game: TextGame, target: Any) -> Attributions:
@@ -282,8 +450,8 @@ class TextExplainer:
             game.remembers = True
             with computing(self.threads or min(threads.number, most)):
                 found = self._estimated(request, replace(choice, threads=threads))
-        std = None if found.std is None else [_spread(found.std, game.text)]
-        return replace(found, values=[_spread(found.values, game.text)], std=std, pieces=[game.text.pieces])
+        std = None if found.std is None else [by_piece(found.std, game.text)]
+        return replace(found, values=[by_piece(found.values, game.text)], std=std, pieces=[game.text.pieces])
 
     def _suited(self, request: Request, at_once: int, most: int) -> Threads:
         """Return the threads for all texts, by what the model does for the first one."""
@@ -367,6 +535,21 @@ def _each(what: str, given: Any, number: int) -> Any:
     return several
 
 
+def _note_doubt(found: list[Attributions]) -> None:
+    """Say in the log that a text has so many pieces that most of them may be nothing."""
+    for each in found:
+        if each.std is None or each.values[0].shape[-1] < _MANY:
+            continue
+        unsure = (each.values[0].abs() <= INTERVAL * each.std[0]) & (each.std[0] > 0)
+        if (part := float(unsure.double().mean())) > 0.5:
+            log.warning(
+                "%.0f %% of the %d pieces of a text may be nothing, as their intervals include 0: explain sentences "
+                "(players='sentence', or hierarchy), or allow for more evaluations",
+                100 * part, each.values[0].shape[-1],
+            )  # fmt: skip
+            return
+
+
 def _both_ends(game: TextGame) -> Tensor:
     """Return the masks of all players and of none."""
     players = len(game.text.players)
@@ -377,13 +560,6 @@ def _vocabulary(tokenizer: Any, model: Any, baselines: str | None) -> Vocabulary
     if not isinstance(model, nn.Module):
         raise BadInput("a tokenizer is for a torch.nn.Module: a function takes texts, and needs none")
     return Vocabulary(tokenizer, model, baselines)
-
-
-def _spread(part: Tensor, text: PlayerText) -> Tensor:
-    """Return the players' values (1, *outputs, players) as those of all pieces, (*outputs, pieces)."""
-    whole = part.new_zeros(*part.shape[1:-1], len(text.pieces))
-    whole[..., text.players] = part[0]
-    return whole
 
 
 def _names(model: Any) -> list[str] | None:

@@ -24,7 +24,7 @@ from dasp.models.calling import Scale
 from dasp.models.export_lock import evaluation_lock
 from dasp.models.wrappers import device_of
 
-__all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "part_of"]
+__all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "by_piece", "part_of"]
 
 log = logging.getLogger("dasp")
 
@@ -141,6 +141,13 @@ class PlayerText(Protocol):
 
     def length(self, written: Any) -> int:
         """Return the length of what the model is given."""
+
+
+def by_piece(part: Tensor, text: PlayerText) -> Tensor:
+    """Return the players' values (1, *outputs, players) as those of all pieces, (*outputs, pieces)."""
+    whole = part.new_zeros(*part.shape[1:-1], len(text.pieces))
+    whole[..., text.players] = part[0]
+    return whole
 
 
 class TextGame:

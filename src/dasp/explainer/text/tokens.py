@@ -11,6 +11,9 @@ all in a token of the piece before is part of that piece. So are tokens of which
 byte by byte). Special tokens belong to nobody: they are always there, also where the text itself has them (a mask to be
 filled). What the model never sees, as the text is too long, is a piece without a player.
 
+Where absent pieces are **dropped**, they are removed from the text, and tokens are made of what is left of it, as if it
+had been written so: a word has other tokens at the beginning of a text, or behind a space that is gone.
+
 **Strings** are for a function that takes texts: an absent piece is left out of the string, or replaced.
 """
 
@@ -31,8 +34,8 @@ from torch import Tensor, nn
 from dasp.errors import BadInput, line_of
 
 __all__ = [
-    "Division", "Strings", "TokenRow", "Tokens", "Vocabulary", "baselines_of_strings", "batch_of", "joined",
-    "pieces_from", "starts_of",
+    "Division", "RewrittenTokens", "Strings", "TokenRow", "Tokens", "Vocabulary", "baselines_of_strings", "batch_of",
+    "joined", "pieces_from", "starts_of", "text_in_tokens",
 ]  # fmt: skip
 
 log = logging.getLogger("dasp")
@@ -158,8 +161,8 @@ class Vocabulary:
         # XLNet, whose positions are relative, says −1.
         self.limit = min(tokenizer.model_max_length, limit - first if limit > 0 else tokenizer.model_max_length)
 
-    def encoded(self, *texts: str, **options: Any) -> Any:
-        """Return what the tokenizer makes of a text, or of a pair of texts."""
+    def encoded(self, *texts: str | list[str], **options: Any) -> Any:
+        """Return what the tokenizer makes of a text, or of a pair of texts; or of lists of them."""
         try:
             return self.tokenizer(*texts, verbose=False, **options)
         except (Exception, KeyboardInterrupt, SystemExit):
@@ -247,6 +250,7 @@ class Tokens:
         tail = behind or ()
         positions = vocabulary.positions(ids + tail) if vocabulary.baselines == "pad" else ()
         row = TokenRow(ids, (1,) * number, types, positions[:number])
+        self._encoding, self._row = encoded, row
         self._runs = self._in_runs(row, [player[place] for place in places])
         self._behind = TokenRow(tail, (1,) * len(tail), types[-1:] * len(tail), positions[number:])
         longest = sum(max(run.on.tokens, run.off.tokens) for run in self._runs) + len(tail)
@@ -317,6 +321,80 @@ class Tokens:
             seen.add(player)
             start = end
         return runs
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a text: what it says, what of it stays where its player is absent, and who that is."""
+
+    whole: str
+    special: str  # tokens in it that are always there
+    player: int  # or nobody
+
+
+class RewrittenTokens(Tokens):
+    """A text, or a pair of texts, whose absent pieces are removed before tokens are made of what is left. What the
+    model never sees of a text that is too long is not seen either where there would be room for it."""
+
+    def __init__(
+        self, texts: Sequence[str], division: Division, vocabulary: Vocabulary, behind: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__(texts, division, vocabulary, behind)
+        self._prompt = behind is not None
+        player = {place: i for i, place in enumerate(self.players)}
+        offsets, texts_of = self._encoding["offset_mapping"], self._encoding.sequence_ids(0)
+        place = 0
+        self._each: list[list[_Piece]] = []
+        for i, text in enumerate(texts):
+            own = [k for k in range(len(texts_of)) if texts_of[k] == i]
+            seen = max((offsets[k][1] for k in own), default=0)
+            seen = len(text) if not text[seen:].strip() else seen
+            special = [offsets[k] for k in own if self._encoding["input_ids"][k] in vocabulary.special]
+            pieces: list[_Piece] = []
+            place, start = place + (i > 0), 0
+            while start < len(text) or not pieces:
+                end = start + len(self.pieces[place])
+                kept = "".join(text[a:b] for a, b in special if start <= a < end)
+                space = " " * (bool(kept) and text[start:end][-1:].isspace())
+                pieces.append(_Piece(text[start : min(end, seen)], kept + space, player.get(place, _NOBODY)))
+                place, start = place + 1, end
+            self._each.append(pieces)
+
+    def without(self, present: Sequence[bool]) -> TokenRow:
+        """Return the row of tokens of the text with only these players."""
+        if all(present):
+            return super().without(present)
+        there = [*present, True]  # nobody's are always there
+        texts = []
+        for pieces in self._each:
+            kept = [
+                (piece.whole, True) if there[piece.player] else (piece.special, bool(piece.special)) for piece in pieces
+            ]
+            texts.append(_left_of(*zip(*kept, strict=True)))
+        most = self.vocabulary.limit - self._behind.tokens
+        ids, types, special = self._encoded_again(texts)
+        if len(ids) > most:  # though there is less of it
+            ids, types, special = self._encoded_again(texts, truncation=True, max_length=most)
+        number = len(ids)
+        while self._prompt and number and special[number - 1]:
+            number -= 1
+        row = TokenRow(ids[:number], (1,) * number, types[:number] if self._row.token_type_ids else ())
+        return joined([self.vocabulary.begun(row), self._behind])
+
+    def _encoded_again(self, texts: Sequence[str], **options: Any) -> list[tuple[int, ...]]:
+        """Return the tokens, their types and which are special; as of several texts, since an empty second text of a
+        single pair would be taken for none."""
+        several = ([text] for text in texts)
+        encoded = self.vocabulary.encoded(*several, return_special_tokens_mask=True, **options)
+        names = "input_ids", "token_type_ids", "special_tokens_mask"
+        return [tuple(encoded[name][0]) if name in encoded else () for name in names]
+
+
+def text_in_tokens(
+    texts: Sequence[str], division: Division, vocabulary: Vocabulary, behind: tuple[int, ...] | None = None
+) -> Tokens:
+    """Return a text whose absent pieces are what the vocabulary says."""
+    return (RewrittenTokens if vocabulary.baselines == "drop" else Tokens)(texts, division, vocabulary, behind)
 
 
 def _starts_of_tokens(text: str, spans: list[tuple[int, int]]) -> list[int]:

@@ -113,13 +113,15 @@ def open_data(
     text: bool = False,
     classes: tuple[str, ...] | None = None,
     header: TableHeader | None = None,
+    raw: bool = False,
 ) -> Source:
     """Open a file or folder as a source. Only tables have columns to choose; their `header` may be known already. A row
-    may take `limit` bytes. With `text`, the only column has texts. The target may have names of `classes`."""
+    may take `limit` bytes. With `text`, the only column has texts;
+    with `raw`, any may have labels. The target may have names of `classes`."""
     suffix, folder = path.suffix.lower(), is_folder(path)
     if suffix in TABLES and not folder:
         header = header or read_header(path, limit)
-        return open_table(path, header, columns, drop or [], id_, target, limit, text=text, classes=classes)
+        return open_table(path, header, columns, drop or [], id_, target, limit, text=text, classes=classes, raw=raw)
     for option, value in {
         "--text" if text else "--columns": columns,
         "--drop": drop,
@@ -199,11 +201,13 @@ def _hashes(path: Path, ids: pa.Array) -> NDArray[np.int64]:
         raise BadInput(f"{path}: the ids of type {ids.type} cannot be read: {line_of(error)}") from error
 
 
-def open_like(path: Path, columns: list[str] | None, shape: tuple[int, ...], option: str, limit: int) -> Source:
+def open_like(
+    path: Path, columns: list[str] | None, shape: tuple[int, ...], option: str, limit: int, *, raw: bool = False
+) -> Source:
     """Open a file that an option names, whose columns and shape must be those of the data."""
     named = columns if path.suffix.lower() in TABLES else None
     try:
-        source = open_data(path, named, limit=limit)
+        source = open_data(path, named, limit=limit, raw=raw)
     except BadInput as error:
         hint = "; those of an array are called x0, x1, …" if named == list(entry_names(shape)) else ""
         raise BadInput(f"{option}: {error}{hint}") from error

@@ -11,13 +11,14 @@ import csv
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -27,8 +28,8 @@ from dasp.jobs.options import is_utf8
 from dasp.jobs.reading.source import BYTES, RawChunk, check_file, check_unpacked, floats, strings
 
 __all__ = [
-    "PREDICTED", "TABLES", "CSVSource", "TableHeader", "TableSource", "is_number", "open_table", "outputs_listed",
-    "read_header", "target_numbers", "wrong_with",
+    "PREDICTED", "TABLES", "CSVSource", "TableHeader", "TableSource", "is_number", "labels_of", "open_table",
+    "outputs_listed", "read_header", "target_numbers", "wrong_with",
 ]  # fmt: skip
 
 _BLOCK, _ROWS = 2**20, 2**12  # bytes of a CSV file (or some lines), rows of a Parquet file parsed at once
@@ -37,6 +38,7 @@ PREDICTED = "predicted"  # as `dasp.games.request` has it, which needs torch
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = frozenset(pv.ConvertOptions().null_values)
 _LISTED = 8
+_MOST_LABELS = 2**16  # of a column
 _LINE = 16  # bytes that an entry of two characters (and lines that are parsed together) can take, for each of them
 
 
@@ -52,6 +54,7 @@ class TableSource:
     text: bool = False  # True if the only input is a text
     classes: tuple[str, ...] | None = None  # names that the target may have
     lines: _Lines | None = None  # how a text file is written
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of columns with texts, by their places
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,11 +83,38 @@ class TableSource:
 
     def _chunk(self, number: int, table: pa.Table, start: int) -> RawChunk:
         read = strings if self.text else floats
-        values = np.stack([read(table[name]) for name in self.names], axis=1)
+        values = np.stack([
+            self._places(name, table[name]) if name in self.labels else read(table[name]) for name in self.names
+        ], axis=1)  # fmt: skip
         ids = table[self.id].combine_chunks() if self.id else None
         if ids is not None:
             ids.validate(full=True)  # text in UTF-8
         return RawChunk(number, values, ids, targets=self._targets(table[self.target], start) if self.target else None)
+
+    def _places(self, name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
+        """Return the place of every label in a column, NaN where one is missing."""
+        known = {label: float(place) for place, label in enumerate(self.labels[name])}
+        return np.array([known.get(label or "", np.nan) for label in column.cast(pa.string()).to_pylist()])
+
+    def labels_within(self) -> dict[str, set[str]]:
+        """Go through the columns with texts, and return their labels."""
+        found: dict[str, set[str]] = {name: set() for name in self._textual_columns()}
+        if not found:
+            return {}
+        reading = replace(self, names=tuple(found), id=None, target=None, labels=dict.fromkeys(found, ()))
+        for batch in reading._batches():
+            for name, known in found.items():
+                known |= {label for label in pc.unique(batch[name].cast(pa.string())).to_pylist() if label}
+                if len(known) > _MOST_LABELS:
+                    raise BadInput(
+                        f"{self.file}: column {name!r} has more than {_MOST_LABELS:,} texts, and so is no category: "
+                        f"leave it out by --drop {shlex.quote(name)}, or name the rows with it by --id"
+                    )
+        return found
+
+    def _textual_columns(self) -> list[str]:
+        """Return the names of the inputs that have texts."""
+        raise NotImplementedError
 
     def _targets(self, column: pa.ChunkedArray, start: int) -> NDArray[np.float64]:
         if self.classes is None or not _textual(column.type):
@@ -102,7 +132,8 @@ class CSVSource(TableSource):
         lines = self.lines
         assert lines is not None
         named = self.target if self.classes else None
-        texts = dict.fromkeys([*(self.names if self.text else ()), *filter(None, [self.id, named])], pa.string())
+        words = self.names if self.text else self.labels
+        texts = dict.fromkeys([*words, *filter(None, [self.id, named])], pa.string())
         numbers = [name for name in self.columns_read if name not in texts]
         types = {name: pa.bool_() if name in lines.booleans else pa.float64() for name in numbers}
         convert = pv.ConvertOptions(column_types={**types, **texts}, include_columns=self.columns_read)
@@ -115,9 +146,29 @@ class CSVSource(TableSource):
         except (pa.ArrowException, OSError) as error:
             raise _pyarrow_error(self.file, error, lines, self.target) from error
 
+    def _textual_columns(self) -> list[str]:
+        """Return those that have an entry that is no number."""
+        assert self.lines is not None
+        unsure = [name for name in self.names if name not in self.lines.booleans]
+        if not unsure:
+            return []
+        reading = replace(self, names=tuple(unsure), id=None, target=None, labels=dict.fromkeys(unsure, ()))
+        found = set[str]()
+        for batch in reading._batches():
+            for name in set(unsure) - found:
+                entries = pc.unique(batch[name]).to_pylist()
+                if not all(is_number(entry) for entry in entries if entry not in _MISSING):
+                    found.add(name)
+        return [name for name in self.names if name in found]
+
 
 class ParquetSource(TableSource):
     """A Parquet file, whose nulls are missing values."""
+
+    def _textual_columns(self) -> list[str]:
+        """Return those that are of texts."""
+        types = _types(self.file)
+        return [name for name in self.names if _textual(types[name])]
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -144,9 +195,11 @@ def open_table(
     *,
     text: bool = False,
     classes: tuple[str, ...] | None = None,
+    raw: bool = False,
 ) -> TableSource:
     """Return a table whose inputs are `columns`, by default all but those to drop, the id and the target. A row may
-    take `limit` bytes. With `text`, the only column of inputs has texts. The target may have names of `classes`."""
+    take `limit` bytes. With `text`, the only column of inputs has texts;
+    with `raw`, any may have labels. The target may have names of `classes`."""
     types = header.types
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
@@ -162,7 +215,8 @@ def open_table(
             f"{file}: column {names[0]!r} is of type {types[names[0]]}, not of texts; name another by --text"
         )
     for name in [*([] if text else names), *filter(None, [target])]:
-        if types[name] is None or _numeric(types[name]) or (name == target and classes and _textual(types[name])):
+        kind, may_be_text = types[name], bool(classes) if name == target else raw
+        if kind is None or _numeric(kind) or (may_be_text and _textual(kind)):
             continue
         how = "name the outputs by --output-names" if name == target else "choose the inputs with --columns"
         raise BadInput(f"{file}: column {name!r} is of type {types[name]}, not of numbers; {how}")
@@ -170,6 +224,11 @@ def open_table(
         raise BadInput(f"{file}: no column is left as an input")
     check_unpacked(file, "a row", len(names) * BYTES, limit)
     return TABLES[file.suffix.lower()](file, tuple(names), id_, target, limit, text, classes, header.lines)
+
+
+def labels_of(source: Any) -> dict[str, tuple[str, ...]]:
+    """Return the labels of the columns of a source that have texts, if there are such columns."""
+    return dict(source.labels) if isinstance(source, TableSource) else {}
 
 
 class TableHeader(NamedTuple):

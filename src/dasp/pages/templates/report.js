@@ -129,7 +129,7 @@ function couples(row) {
 // Pictures of one row, by what rows are.
 
 const PICTURES = {
-  table: () => null,
+  table: (row) => row.map ? element("div", {}, element("h4", {}, "Input ", element("bdi", {}, row.of)), PICTURES.image(row)) : null,
 
   image(row) {
     const views = [["image", "The image"], ["map", "Values: red raises, blue lowers the output"], ["overlay", "Values over the image"]];
@@ -146,11 +146,12 @@ const PICTURES = {
     row.pieces.forEach((piece, i) => {
       const half = row.halves ? row.halves[i] : null;
       const doubt = unsure(row.values[i], half);
-      told.append(element("span", { class: doubt ? "piece unsure" : "piece", style: { background: shade(row.values[i] / limit) },
+      const look = doubt ? `piece unsure ${row.values[i] > 0 ? "up" : "down"}` : "piece";
+      told.append(element("span", { class: look, style: { background: doubt ? "#ffffff" : shade(row.values[i] / limit) },
         title: within(row.values[i], half) + (doubt ? ", uncertain" : "") }, piece), spaced ? "" : " ");
     });
     return element("div", {}, told, element("p", { class: "note" },
-      "Red raises the output, blue lowers it; the darkest colour is ", number(limit), ". Dashed frame: the 95 % interval includes 0."));
+      "Red raises the output, blue lowers it; the darkest colour is ", number(limit), ". Dashed frames, and no colour: the 95 % interval includes 0."));
   },
 
   sequence(row) {
