@@ -42,6 +42,21 @@ def test_predict_proba_of_arrays():
 
 
 @pytest.mark.parametrize(
+    "kind", [np.array, lambda names: np.array(names, dtype=object), pd.Series, pd.Categorical, list]
+)
+def test_names_of_classes_are_no_numbers(kind):
+    """Though they may look like some."""
+    named = lambda x: kind(["1" if row[0] > 0 else "0" for row in np.asarray(x)])
+    with pytest.raises(BadInput, match="returns text"):
+        Explainer(named, X.values[:5])(X.values[:2])
+
+
+def test_lists_of_different_lengths_are_no_outputs():
+    with pytest.raises(BadInput, match="the function returns no numbers of one shape"):
+        Explainer(lambda x: [[1.0] * (1 + i) for i in range(len(x))], X.values[:5])(X.values[:2])
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda x: np.hypot(x[:, 0], x[:, 1]),

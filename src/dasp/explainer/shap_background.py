@@ -58,7 +58,7 @@ def given_background(background: Any, baselines: Any) -> tuple[Any, Any, tuple[f
 
 def _shares(weights: np.ndarray) -> tuple[float, ...] | None:
     """The weights with a sum of 1; None if all are the same."""
-    if np.allclose(weights, weights[0]):
+    if np.allclose(weights, weights[0], atol=0):
         return None
     return tuple((weights / weights.sum()).tolist())
 

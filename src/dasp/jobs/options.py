@@ -52,7 +52,7 @@ class Options:
     # fmt: off
     model: Annotated[str, Option(
         "Arguments", "Model to explain: a factory package.module:build, a .keras or .onnx file, with --trust a .pt2 "
-        "file (torch.export.save) or a pickle, or, for texts, a folder of a Hugging Face model.", positional=True)]
+        "file (dasp.save) or a pickle, or, for texts, a folder of a Hugging Face model.", positional=True)]
     weights: Annotated[Path | None, Option(
         "Model", "State dict for the factory: a .safetensors or .pt file.", file=True)] = None
     trust: Annotated[bool, Option(

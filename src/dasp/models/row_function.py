@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from dasp.errors import BadInput
+from dasp.errors import BadInput, line_of
 
 __all__ = ["RowFunction", "as_tensors", "class_names", "is_plain_function"]
 
@@ -97,14 +97,19 @@ def as_tensors(found: Any, device: torch.device | None = None) -> Any:
 def _as_tensor(numbers: Any, device: torch.device | None) -> Any:
     """Numbers as a tensor; what are none stays as it is."""
     numbers = numbers.toarray() if hasattr(numbers, "toarray") else numbers  # a sparse matrix
-    array = np.array(numbers)  # a copy: torch warns of arrays that cannot be written to
+    try:
+        array = np.array(numbers)  # a copy: torch warns of arrays that cannot be written to
+    except ValueError as error:  # of lists of different lengths
+        raise BadInput(f"the function returns no numbers of one shape: {line_of(error)}") from error
+    objects = array.flat if array.dtype == object else ()
+    is_text = array.dtype.kind in "US" or any(isinstance(one, (str, bytes)) for one in objects)
+    if is_text:  # of classes, though they may be called "0" and "1"
+        raise BadInput("the function returns text, and numbers are needed: explain predict_proba, say, for predict")
     if array.dtype == object:
         try:
             array = array.astype(float)
         except (TypeError, ValueError):
             return numbers
-    if array.dtype.kind in "US":
-        raise BadInput("the function returns text, and numbers are needed: explain predict_proba, say, for predict")
     if array.dtype.kind not in "fiubc":
         return numbers
     if array.dtype.kind == "u" or array.dtype == np.longdouble or not array.dtype.isnative:

@@ -27,7 +27,7 @@ from dasp.pages.contents import Contents, OutputRows
 
 __all__ = [
     "Fact", "Pair", "Player", "Statistics", "Verdict", "absent_of", "capital", "facts", "options_of", "statistics_of",
-    "verdict",
+    "target_of", "verdict",
 ]  # fmt: skip
 
 _FEW = 8  # outputs that are listed
@@ -268,7 +268,7 @@ def facts(contents: Contents, known: Statistics) -> Iterator[Fact]:
         yield Fact("Model", contents.files["MODEL"])
     yield Fact("Data", contents.files["DATA"] or rows, rows if contents.files["DATA"] else "")
     if contents.result.outputs != 1:
-        yield Fact("Explained output", _target(contents, known), "the difference of the two" * contents.compares)
+        yield Fact("Explained output", target_of(contents, known), "the difference of the two" * contents.compares)
     yield Fact("Inputs with a value", *_players(contents, known))
     if absent := absent_of(record.absent):
         yield Fact("An absent input is", absent)
@@ -297,7 +297,8 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _target(contents: Contents, known: Statistics) -> str:
+def target_of(contents: Contents, known: Statistics) -> str:
+    """Say which of several outputs are explained."""
     outputs = contents.result.outputs
     if len(known.targets) == 1:
         named = contents.output(known.targets[0])
@@ -306,6 +307,8 @@ def _target(contents: Contents, known: Statistics) -> str:
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
+    if contents.record.absent.kind == "explainer" and given is None:  # it may be the largest, or any other
+        how = "one for each row"
     if contents.compares:
         how = "two of each row"
     return f"{how} ({listed})"

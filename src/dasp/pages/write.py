@@ -27,6 +27,7 @@ from dasp.pages.statistics import (
     facts,
     options_of,
     statistics_of,
+    target_of,
     verdict,
 )
 
@@ -121,6 +122,7 @@ def _page(contents: Contents, known: Statistics, rows: PageRows) -> str:
         verdict=verdict(contents, known),
         warnings=[capital(line.removeprefix("warning: ")) for line in _warnings(contents, known)],
         facts=list(facts(contents, known)),
+        explained="" if contents.result.outputs == 1 or contents.compares else target_of(contents, known),
         absent=absent_of(contents.record.absent),
         methods=", ".join(map(display_name, known.methods)),
         options=options_of(contents),
