@@ -21,7 +21,7 @@ from dasp.cli import app
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images"
 WIDTH, HEIGHT, SCALE = 1120, 900, 0.75  # pixels of the window, and how much smaller the picture of the README is
-TOP = 640  # pixels of the page that the first page shows
+TOP = 644  # pixels of the page that the first page shows
 
 
 def run(page: Path) -> str:

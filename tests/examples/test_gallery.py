@@ -47,7 +47,7 @@ def test_it_draws_its_picture(script, tmp_path, monkeypatch):
 @scripts
 def test_the_page_shows_its_picture_its_lines_and_where_it_is(script):
     page, text = PAGE.read_text(), script.read_text()
-    (section,) = [part for part in page.split("\n## ") if f"examples/gallery/{script.name}" in part]
+    (section,) = [part for part in page.split("\n## ") if f"](../examples/gallery/{script.name})" in part]
     assert f"](images/gallery/{script.stem}.png)" in section
     (lines,) = re.findall(r"^```py\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     missing = [line for line in lines.splitlines() if line.strip(" .…") and line not in text.splitlines()]
