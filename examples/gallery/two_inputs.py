@@ -71,7 +71,7 @@ explainer = Explainer(
     feature_names={"image": ["top left", "top right", "bottom left", "bottom right"], "field": ["the field"]},
 )  # fmt: skip
 figure, (left, *panels) = plt.subplots(1, 3, figsize=(9.5, 3), layout="constrained", width_ratios=[1, 2, 2])
-left.imshow(image[0, 0], cmap="gray")
+left.imshow(image[0, 0].numpy(), cmap="gray")
 left.set_axis_off()
 for panel, field in zip(panels, ("day", "year"), strict=True):
     explanation = explainer(inputs(image, field), target=as_day, versus=as_year)[0]
