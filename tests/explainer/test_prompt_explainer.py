@@ -167,6 +167,11 @@ REFUSED = {
     "the prompt is empty": lambda folder: explain_prompt(len, "  "),
     "let the function make messages of them": lambda folder: explain_prompt(len, [{"role": "user", "content": "Hi"}]),
     "players are 'sentence', 'word'": lambda folder: explain_prompt(len, PROMPT, players="token"),
+    "answers with a NoneType": lambda folder: explain_prompt(lambda prompt: None, PROMPT),
+    "the score failed for the answer 'no, 0 of 3, and so on': ZeroDivisionError": lambda folder: explain_prompt(
+        Model(), PROMPT, score=lambda answer: 1 / worry(answer)
+    ),
+    "the score gives a str": lambda folder: explain_prompt(Model(), PROMPT, score=str.upper),
     "answers with a object": lambda folder: explain_prompt(lambda prompt: object(), PROMPT),
     "give keep='a file', too": lambda folder: explain_prompt(len, PROMPT, key="2"),
     "keep is a file or a dictionary": lambda folder: explain_prompt(len, PROMPT, keep=3),

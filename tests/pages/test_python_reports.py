@@ -179,6 +179,7 @@ def test_one_of_several_outputs(every, tmp_path):
     assert high["outputs"] == {"2": "high"}
     assert "adds to the model’s output: high, of 3 outputs" in told(tmp_path / "high.html")
     largest = data_of(every.report(tmp_path / "largest.html"))
+    assert "the largest of each row (low, middle, high)" in told(tmp_path / "largest.html")
     predictions = every.base_values + every.values.sum(1)
     assert [row["target"] for row in largest["rows"]] == predictions.argmax(1).tolist()
     assert set(largest["outputs"].values()) <= {"low", "middle", "high"}
@@ -186,6 +187,13 @@ def test_one_of_several_outputs(every, tmp_path):
         every.report(tmp_path / "no.html", target="best")
     with pytest.raises(BadInput, match="leave it out"):
         every[..., 1].report(tmp_path / "no.html", target=1)
+
+
+def test_an_output_for_each_row(model, x, tmp_path):
+    explanation = Explainer(model, baselines=0.5)(x, target=[0, 1] * 6)
+    page = explanation.report(tmp_path / "page.html")
+    assert "one for each row (0, 1)" in told(page)
+    assert [row["target"] for row in data_of(page)["rows"]] == [0, 1] * 6
 
 
 def test_why_one_and_not_the_other(model, x, tmp_path):

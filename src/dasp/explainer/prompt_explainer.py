@@ -174,7 +174,18 @@ def _number(answer: Any, score: Callable[[Any], Any] | None) -> Any:
             f"the function answers with a text, {answer[:40]!r}: give a score, a function from an answer to a number, "
             "such as score=lambda answer: 'yes' in answer.lower()"
         )
-    return answer if score is None else score(answer)
+    if score is None:
+        return answer
+    try:
+        found = score(answer)
+        known = np.asarray(found).dtype.kind in "buif"
+    except Exception as error:  # of the user's own function, which would fail again
+        raise BadInput(
+            f"the score failed for the answer {line_of(repr(answer)[:60])}: {type(error).__name__}: {line_of(error)}"
+        ) from error
+    if not known:
+        raise BadInput(f"the score gives a {type(found).__name__}: let it return a number or a list of numbers")
+    return found
 
 
 class KeptPrompts:
@@ -293,9 +304,11 @@ def _plain(answer: Any) -> Any:
         return answer
     found = answer.tolist() if hasattr(answer, "tolist") else answer
     try:
-        json.dumps(found)
+        known = found is not None and bool(json.dumps(found))
     except (TypeError, ValueError):
+        known = False
+    if not known:
         raise BadInput(
             f"the function answers with a {type(answer).__name__}: let it return a text, a number or a list of numbers"
-        ) from None
+        )
     return found

@@ -89,11 +89,11 @@ def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _record(part: _Part) -> JobRecord:
-    given = {"absent": part.absent} if part.absent else {}
+    options = {"tolerance": part.tolerance, "target": "predicted" if part.largest else None}
     return JobRecord(
-        options={"tolerance": part.tolerance}, files={}, software=Software(dasp.__version__, str(torch.__version__)),
-        parameters="", outputs="", skipped=SkippedRows(),
-        absent=AbsentInputs("explainer", {"is": given.get("absent", "")}), method={}, reason=part.reason,
+        options=options, files={}, software=Software(dasp.__version__, str(torch.__version__)), parameters="",
+        outputs="", skipped=SkippedRows(), absent=AbsentInputs("explainer", {"is": part.absent}), method={},
+        reason=part.reason,
     )  # fmt: skip
 
 
@@ -127,6 +127,7 @@ class _Part:
     mask: NDArray[Any] | None = None  # the player of each entry, (1 or rows, *shape)
     pairs: tuple[NDArray[Any], NDArray[Any]] | None = None  # interactions and their deviations, (rows, pairs)
     output_names: tuple[str, ...] = ()
+    largest: bool = False  # the output of each row is its largest
     only: bool = False  # one output is known of, and not that there are others
     model: str = ""
     absent: str = ""
@@ -166,6 +167,7 @@ class _Part:
             deviations = None if deviations is None else _of_outputs(deviations, chosen)
         part = _Part(one, rows, deviations, None, np.array(base), np.array(gap), np.zeros(len(rows), np.int64))
         part._set_outputs(one, facts, chosen)
+        part.largest = chosen is not None and target in (None, "predicted")
         data = None if one.data is None else [one.data] if single else list(one.data)
         if is_text:
             part.pieces = [list(map(str, row)) for row in data or ()]

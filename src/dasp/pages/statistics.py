@@ -307,6 +307,8 @@ def target_of(contents: Contents, known: Statistics) -> str:
     listed = ", ".join(map(contents.output, known.targets[:_FEW])) + (", …" if len(known.targets) > _FEW else "")
     given = contents.record.options.get("target")
     how = "the largest of each row" if given in (None, "predicted") else f"by the column {shown(repr(given))}"
+    if contents.record.absent.kind == "explainer" and given is None:  # it may be the largest, or any other
+        how = "one for each row"
     if contents.compares:
         how = "two of each row"
     return f"{how} ({listed})"
