@@ -200,7 +200,7 @@ def test_all_outputs_cost_no_more_than_one(name):
     method.attribute(x, target=0)
     one, model.rows = model.rows, 0
     method.attribute(x)
-    assert abs(model.rows - one) <= 1  # a hundredth is evaluated again, of all calls together
+    assert abs(model.rows - one) <= 1 + one / 50  # a hundredth is evaluated again, of all calls together
 
 
 def test_gradients_of_integers():
