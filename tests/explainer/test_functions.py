@@ -156,6 +156,14 @@ def test_encoders_of_objects():
     np.testing.assert_allclose(one(rows.tolist()).values, found.values)
 
 
+@pytest.mark.parametrize("weights", [[0.0] * 4, [1.0, -1.0, 2.0, 1.0], [np.nan, 1.0, 1.0, 1.0], [1.0, 2.0]])
+def test_weights_that_are_none_are_refused(weights):
+    summary = shap.kmeans(X.values, 4)
+    summary.weights = np.array(weights)
+    with pytest.raises(BadInput, match="must be a number for each of its 4 rows, none below 0 and some above"):
+        Explainer(FITTED.predict_proba, summary)
+
+
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame])
 def test_weights_of_kmeans_count(form):
     rows = form(X)

@@ -69,7 +69,8 @@ def test_seeds_and_methods():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ShapiqApproximator(6, 3, "SII"), "SII can be had up to the order 2 here, not 3"),
+        (lambda: ShapiqApproximator(6, 3, "SII"), "SII can be had of the orders 1 to 2 here, not 3"),
+        (lambda: ShapiqApproximator(6, 0), "SV can be had of the orders 1 to 1 here, not 0"),
         (lambda: ShapiqApproximator(6, 2, "STII"), "Invalid index 'STII'"),
         (lambda: ShapiqApproximator(6, method="gradient"), "games are explained by 'auto', 'exact'"),
         (lambda: ShapiqApproximator(6)(9, Interacting(6)), "max_evaluations must be at least 10, not 9"),

@@ -40,6 +40,11 @@ def given_background(background: Any, baselines: Any) -> tuple[Any, Any, tuple[f
     if kind.__name__ in ("DenseData", "DenseDataWithIndex"):
         weights = np.asarray(background.weights, dtype=float)
         names = background.group_names
+        if weights.shape != (len(background.data),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+            raise BadInput(
+                f"the weights of SHAP's {kind.__name__} must be a number for each of its {len(background.data)} rows, "
+                "none below 0 and some above"
+            )
         return _rows(background.data, names if hasattr(names, "str") else None), baselines, _shares(weights)
     if kind.__name__ == "Independent":
         names = background.feature_names if background.output_dataframe else None

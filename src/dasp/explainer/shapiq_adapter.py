@@ -68,9 +68,9 @@ class ShapiqApproximator(Approximator):  # type: ignore[misc]
         random_state: int | None = None,
         **others: Any,  # noqa: ARG002
     ) -> None:
+        if index in _ORDERS and not 1 <= max_order <= _ORDERS[index]:
+            raise BadInput(f"{index} can be had of the orders 1 to {_ORDERS[index]} here, not {max_order}")
         super().__init__(n, max_order, index, top_order=top_order, random_state=random_state)
-        if not 1 <= max_order <= _ORDERS[index]:
-            raise BadInput(f"{index} can be had up to the order {_ORDERS[index]} here, not {max_order}")
         self.method = game_method(method)
 
     def approximate(
