@@ -1,7 +1,7 @@
 """The pictures of reports, photographed in Chromium: `python docs/screenshot.py`.
 
-That of the README runs the snippets of the five-minute start and explains its table by the command of that page, but with
-few evaluations, so that there are error bars; that of the first page is the top of what its snippet writes.
+That of the README runs the snippets of the five-minute start and explains its table by the command of that page, but
+with few evaluations, so that there are error bars; that of the first page is the top of what its snippet writes.
 """
 # ruff: noqa: INP001  # a script, not a module
 
