@@ -18,7 +18,7 @@ import torch
 
 from dasp.attribution.bayesian.bayesian_shapley import hidden_by_failures
 from dasp.attribution.bayesian.design import Pairs
-from dasp.errors import BadInput, UndefinedCoalitions
+from dasp.errors import BadInput, UndefinedCoalitions, tells_options
 from dasp.explainer.explanation import (
     Attributions,
     RowFacts,
@@ -51,6 +51,7 @@ _HIDDEN = 1e-6  # of a projection, which is no rounding
 _METHODS = ("exact_shapley", "bayesian_shapley", "permutation_shapley")
 
 
+@tells_options
 def explain_game(
     function: Callable[[Any], Any],
     players: int | Iterable[object] | None = None,

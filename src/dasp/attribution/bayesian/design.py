@@ -123,7 +123,7 @@ class Pairs:
         on all vectors of sum 0 that are orthogonal to every z.
 
         >>> together = Pairs(torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]).bool())
-        >>> (together.hidden() + 0.0).round(decimals=3).tolist()[:2]  # the first two are always in or out together
+        >>> (together.hidden().round(decimals=3) + 0.0).tolist()[:2]  # the first two are always in or out together
         [[0.5, -0.5, 0.0, 0.0], [-0.5, 0.5, 0.0, 0.0]]
         """
         n = self.players
