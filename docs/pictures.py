@@ -1,6 +1,8 @@
 """The pictures of the README, and of the pages on plots and on differences of outputs.
 
     python docs/pictures.py [--plots]        writes docs/images, in some minutes on one core; or only those of the pages
+    python docs/pictures.py --gallery photo  writes docs/images/gallery/photo.png by examples/gallery/photo.py; without
+                                             a name, those of all scripts, whose packages must be installed
 
 The pictures of docs/plots.md and docs/why-not.md are what the snippets above them draw last.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
@@ -140,11 +143,30 @@ def illustrate(page: Path, folder: Path) -> None:
         else:
             file = io.BytesIO()
             plt.gcf().savefig(file, format="png", dpi=100)
-            Image.open(file).convert("RGB").quantize(256).save(folder / picture, optimize=True)  # a third of the size
+            compact(file, folder / picture)
             plt.close("all")
 
 
+def compact(file: Any, picture: Path) -> None:
+    """Save a picture with 256 colours, at a third of its size."""
+    Image.open(file).convert("RGB").quantize(256).save(picture, optimize=True)
+
+
+def exhibit(names: list[str]) -> None:
+    """Run scripts of the gallery, or all of them, in a folder that is removed."""
+    pictures = PICTURE.parent / "gallery"
+    pictures.mkdir(exist_ok=True)
+    for script in sorted((Path(__file__).parents[1] / "examples" / "gallery").glob("*.py")):
+        if not names or script.stem in names:
+            with TemporaryDirectory() as folder:
+                subprocess.run([sys.executable, str(script)], cwd=folder, check=True)  # noqa: S603 (our own script)
+                compact(Path(folder) / f"{script.stem}.png", pictures / f"{script.stem}.png")
+
+
 if __name__ == "__main__":
+    if "--gallery" in sys.argv:
+        exhibit(sys.argv[sys.argv.index("--gallery") + 1 :])
+        sys.exit()
     with TemporaryDirectory() as beside, chdir(beside):  # snippets save files
         for each in PAGES:
             illustrate(each, PICTURE.parent)
