@@ -67,8 +67,8 @@ class TextExplainer:
 
     Args:
         model: a module in evaluation mode that takes `input_ids` and `attention_mask`, as Hugging Face's do; without a
-            tokenizer, any function from a list of texts (or of pairs of texts) to a number, or a row of numbers, for each: a
-            tensor, an array or a list.
+            tokenizer, any function from a list of texts (or of pairs of texts) to a number, or a row of numbers, for
+            each: a tensor, an array or a list.
         tokenizer: the model's, a fast one; None for a function of texts.
         baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
             nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
