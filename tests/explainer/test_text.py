@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LLMAttribution, ShapleyValues, TextTemplateInput
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from small_language import bert_tokenizer, classifier, gpt_tokenizer, language_model
 from torch import nn
 
@@ -633,7 +636,7 @@ def cases():
     yield lambda: TextExplainer(len, tolerance=-1), "tolerance must be positive"
     yield lambda: TextExplainer(model, tokenizer, output="hidden")("a b"), "no 'hidden', but logits"
     yield lambda: TextExplainer(lambda texts: torch.zeros(len(texts), 2, 3))("a b"), "one row of outputs for each text"
-    yield lambda: TextExplainer(lambda texts: ["0"] * len(texts))("a b"), "must return a number, or a row"
+    yield lambda: TextExplainer(lambda texts: [None] * len(texts))("a b"), "must return a number, or a row"
     yield lambda: TextExplainer(lambda texts: torch.rand(len(texts)))("a b"), "differ from one evaluation to the next"
     yield lambda: plain.continuation("a", "b"), "a continuation needs a language model"
     yield lambda: own.continuation("a", ""), "the continuation has no tokens"
@@ -657,3 +660,21 @@ def test_the_package_does_not_import_transformers():
     files = list(Path(token_model.__file__).parent.glob("*.py"))
     assert len(files) > 3
     assert not any(re.search(r"(import|from) (transformers|tokenizers)", file.read_text()) for file in files)
+
+
+def test_classifiers_of_scikit_learn_are_explained_by_a_method():
+    texts = ["a good film", "a bad film", "good good", "bad one"]
+    fitted = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, ["praise", "blame"] * 2)
+    with pytest.raises(BadInput, match=r"a Pipeline is no function of texts: give its method, model\.predict_proba"):
+        TextExplainer(fitted)
+    with pytest.raises(BadInput, match="a module or a function of a list of texts, not a dict"):
+        TextExplainer({})
+    with pytest.raises(BadInput, match="explain predict_proba, say, for predict"):
+        TextExplainer(fitted.predict)("a good film")
+    found = TextExplainer(fitted.predict_proba)("a good film")
+    assert list(found.output_names) == ["blame", "praise"]
+    assert TextExplainer(fitted.predict_proba)("good", "praise").output_names == "praise"
+    named = TextExplainer(fitted.predict_proba, output_names=["no", "yes"])("good")
+    assert list(named.output_names) == ["no", "yes"]
+    made = TextExplainer(fitted.predict_proba, output=lambda p: p[:, ::-1].copy())("good")
+    assert list(made.output_names) == ["Output 0", "Output 1"]

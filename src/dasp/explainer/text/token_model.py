@@ -22,6 +22,7 @@ from dasp.errors import BadInput
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
 from dasp.models.calling import Scale
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.row_function import as_tensors
 from dasp.models.wrappers import device_of
 
 __all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "by_piece", "part_of"]
@@ -65,18 +66,13 @@ def _scaled(output: Any, scale: Scale) -> Any:
 
 
 def _tensor_of(outputs: Any) -> Any:
-    """Return an array, or a list of numbers or of rows of numbers, as a tensor; anything else as it is.
-
-    >>> _tensor_of([1, 2.5]), _tensor_of(["1"])
-    (tensor([1.0000, 2.5000], dtype=torch.float64), ['1'])
-    """
-    if not isinstance(outputs, (np.ndarray, list, tuple)):
-        return outputs
-    try:
-        array = np.asarray(outputs)
-    except ValueError:  # rows of several lengths
-        return outputs
-    return torch.from_numpy(array) if array.dtype.kind in "buif" else outputs
+    """Return an array, or a list of numbers or of rows of numbers, as a tensor; what is none of these as it is."""
+    if isinstance(outputs, (list, tuple)):
+        try:
+            outputs = np.asarray(outputs)
+        except ValueError:  # rows of several lengths
+            return outputs
+    return as_tensors(outputs) if isinstance(outputs, np.ndarray) else outputs
 
 
 class TokenModel:
