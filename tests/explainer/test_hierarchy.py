@@ -182,7 +182,7 @@ def test_a_function_may_give_a_list_or_an_array():
     assert rows.values[:, 1] == pytest.approx([0, 1, 0, 1])
     odds = TextExplainer(lambda texts: [0.5 + len(text) / 100 for text in texts], output="logit")(text)
     assert odds.values.sum() == pytest.approx(np.log(0.7 / 0.3), abs=1e-5)
-    for bad in ([1, 2], None):
+    for bad in ([1, 2], {}):
         with pytest.raises(TypeError, match="must return a number, or a row of numbers, for each text"):
             TextExplainer(lambda texts, bad=bad: [bad if text else 1 for text in texts])(text)
 
