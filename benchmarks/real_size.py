@@ -10,8 +10,8 @@
   that of two, over four, the median of three times, of one thread. Memory is the peak of a process of its own.
 * **same**: five games in a process of their own each time, beside 0, 4 and 8 busy processes, with `OMP_NUM_THREADS` 1
   and 2: the methods, evaluations and a checksum of the values.
-* **seconds**: wall seconds of a first and a second call for one row, by a clock that counts everything; the relative
-  error of the second, its stated one, and the evaluations.
+* **seconds**: wall seconds of a first and a second call, by a clock that counts everything, over the number of rows;
+  the relative error of the second, its stated one, and the evaluations.
 * **outputs**: `target=None` with the 360 outputs of a pitch network.
 """
 
@@ -184,10 +184,10 @@ def seconds(names: list[str]) -> None:
             for _ in range(2):
                 start = time.perf_counter()
                 values, std, method, evaluations = explain(board.setting, board.request, explainer)
-                taken.append(time.perf_counter() - start)
+                taken.append((time.perf_counter() - start) / len(board.request.full))
             row = board.row("default", str(limit), method, values, std)
             print(
-                f"{name}, {limit} s: {taken[0]:.3f}, {taken[1]:.3f} s with {evaluations:.0f} evaluations, "
+                f"{name}, {limit} s a row: {taken[0]:.3f}, {taken[1]:.3f} s with {evaluations:.0f} evaluations, "
                 f"error {row.error:.3f}, stated {row.stated:.3f}, {method}",
                 flush=True,
             )

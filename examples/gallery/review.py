@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from dasp import TextExplainer, plots
 
-EVALUATIONS = 60 if "--small" in sys.argv else 1500
+EVALUATIONS = 400 if "--small" in sys.argv else 1500
 REVIEW = (
     "We came on a rainy Tuesday, and the place was nearly empty. The waiter was rude and forgot our drinks twice. "
     "My soup was cold, and nobody said sorry. The dessert, though, was simply wonderful, the best I have had in years. "

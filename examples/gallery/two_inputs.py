@@ -70,7 +70,7 @@ explainer = Explainer(
     feature_mask={"image": blocks((1, 8, 8), 4), "field": torch.full((3,), 4)},
     feature_names={"image": ["top left", "top right", "bottom left", "bottom right"], "field": ["the field"]},
 )  # fmt: skip
-figure, (left, *panels) = plt.subplots(1, 3, figsize=(9.5, 3), layout="constrained", width_ratios=[1, 2, 2])
+figure, (left, *panels) = plt.subplots(1, 3, figsize=(11, 3), layout="constrained", width_ratios=[1, 3, 3])
 left.imshow(image[0, 0].numpy(), cmap="gray")
 left.set_axis_off()
 for panel, field in zip(panels, ("day", "year"), strict=True):

@@ -169,6 +169,93 @@ def test_images_with_channels_last():
     assert float(audit(model, explanation, x, evaluations=2**12).rmse.high.max()) < 1e-6
 
 
+@pytest.fixture(scope="module")
+def regions():
+    """A linear model of images of which nothing but the sums over blocks counts, with images and their explanation."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 1)).eval()
+    x = torch.rand(3, 1, 4, 4)
+    return model, x, Explainer(model, players="block:2")(x), dasp.players.blocks((1, 4, 4), 2)
+
+
+def test_explanations_of_regions_say_who_their_players_are(regions):
+    model, x, found, blocks = regions
+    given = [
+        (found, x, None), (found, None, None), (found[0], None, None), (found[:2], x[:2], None),
+        (found, x, blocks), (found, x, found.feature_mask), (found.values, x, found.feature_mask),
+        (found.by_player(), x, None), (found.by_player(), None, None), (found.by_player()[1], None, None),
+        (found.by_player().values, x, found.feature_mask),
+    ]  # fmt: skip
+    for attributions, inputs, mask in given:
+        report = audit(model, attributions, inputs, feature_mask=mask)
+        assert float(report.rmse.high.max()) < 1e-6
+        assert float(report.relative.high.max()) < 1e-5
+        assert not report.doubtful
+    assert str(audit(model, found).worst()[0]).startswith("block ")
+    off = found.by_player()
+    off.values[:, 2] += 5
+    assert str(audit(model, off).worst(1)[0]).startswith("block 2: ")
+
+
+def test_regions_of_square_images_with_three_channels_and_of_each_image():
+    """Height, width and channels cannot be told apart by their numbers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(27, 4)).eval()
+    x = torch.rand(2, 3, 3, 3)
+    own = torch.stack([torch.arange(9).view(1, 3, 3) // 3, torch.arange(9).view(1, 3, 3) % 3]).expand(2, 3, 3, 3)
+    for options in ({"players": "block:2"}, {"feature_mask": own}):
+        found = Explainer(model, **options)(x)
+        for attributions, target in ((found, None), (found[..., 1], 1), (found.by_player(), None)):
+            assert float(audit(model, attributions, target=target).rmse.high.max()) < 1e-6
+        assert float(audit(model, found, x, target=2).rmse.high.max()) < 1e-6
+    pixels = Explainer(model, method="permutation")(x)
+    assert float(audit(model, pixels, target=0).rmse.high.max()) < 1e-2
+
+
+def test_windows_of_series_say_who_their_players_are():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(24, 1)).eval()
+    found = Explainer(model, players="window:3")(torch.rand(2, 12, 2))
+    assert float(audit(model, found).rmse.high.max()) < 1e-6
+
+
+def test_equal_entries_of_a_player_are_read_as_they_add_up(regions):
+    model, x, _, blocks = regions
+    whole = ExactShapley(model).attribute(x, feature_mask=blocks)
+    for given, said in ((whole, "taken for its value each"), (whole / 4, "were added up")):
+        report = audit(model, given, x, feature_mask=blocks)
+        assert float(report.rmse.high.max()) < 1e-6
+        assert said in report.reading
+        assert said in str(report)
+        assert "entries" not in report.verdict
+        assert report.to_json()["reading"] == report.reading
+    neither = audit(model, 9 * whole, x, feature_mask=blocks)
+    assert neither.doubtful
+    assert "the equal entries of a player were taken for its value each" in neither.verdict
+    assert float(neither.relative.middle.median()) == pytest.approx(8, rel=1e-5)
+    assert audit(model, whole, x).reading is None
+    varied = whole / 4 + torch.randn(whole.shape, generator=torch.Generator().manual_seed(0)) / 100
+    assert audit(model, varied, x, feature_mask=blocks).reading is None
+
+
+def test_shapes_that_do_not_fit_name_the_argument_that_is_missing(explained, regions):
+    model, x, _, exact = explained
+    with pytest.raises(
+        BadInput, match=r"shape \(4, 6\), and \(4, 3, 6\) is needed: say by target= which of the 3 outputs"
+    ):
+        audit(model, exact[:, 1], x)
+    model, x, found, _ = regions
+    with pytest.raises(
+        BadInput, match="is needed: say by feature_mask= which entries are one player, if the 4 columns"
+    ):
+        audit(model, found.by_player().values, x)
+    several = nn.Sequential(nn.Flatten(), nn.Linear(16, 10)).eval()
+    with pytest.raises(BadInput, match="say by target= which of the 10 outputs"):
+        audit(several, found, x)
+    with pytest.raises(BadInput, match="say by target= which of the 10 outputs they are of, and say by feature_mask="):
+        audit(several, found.by_player().values, x)
+
+
 def test_another_base_is_said(explained):
     model, x, explanation, _ = explained
     said = audit(model, explanation, x, target=0).verdict.split("; ")[-1]

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LLMAttribution, ShapleyValues, TextTemplateInput
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from small_language import bert_tokenizer, classifier, gpt_tokenizer, language_model
 from torch import nn
 
@@ -657,3 +660,21 @@ def test_the_package_does_not_import_transformers():
     files = list(Path(token_model.__file__).parent.glob("*.py"))
     assert len(files) > 3
     assert not any(re.search(r"(import|from) (transformers|tokenizers)", file.read_text()) for file in files)
+
+
+def test_classifiers_of_scikit_learn_are_explained_by_a_method():
+    texts = ["a good film", "a bad film", "good good", "bad one"]
+    fitted = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, ["praise", "blame"] * 2)
+    with pytest.raises(BadInput, match=r"a Pipeline is no function of texts: give its method, model\.predict_proba"):
+        TextExplainer(fitted)
+    with pytest.raises(BadInput, match="a module or a function of a list of texts, not a dict"):
+        TextExplainer({})
+    with pytest.raises(BadInput, match="explain predict_proba, say, for predict"):
+        TextExplainer(fitted.predict)("a good film")
+    found = TextExplainer(fitted.predict_proba)("a good film")
+    assert list(found.output_names) == ["blame", "praise"]
+    assert TextExplainer(fitted.predict_proba)("good", "praise").output_names == "praise"
+    named = TextExplainer(fitted.predict_proba, output_names=["no", "yes"])("good")
+    assert list(named.output_names) == ["no", "yes"]
+    made = TextExplainer(fitted.predict_proba, output=lambda p: p[:, ::-1].copy())("good")
+    assert list(made.output_names) == ["Output 0", "Output 1"]

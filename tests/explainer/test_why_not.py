@@ -19,6 +19,7 @@ from dasp import Contrast, ExactShapley, Explainer, GradientDASP, TextExplainer,
 from dasp.errors import BadInput
 
 shap = pytest.importorskip("shap")
+plt = pytest.importorskip("matplotlib.pyplot")
 
 NAMES = ["one", "two", "three", "four"]
 
@@ -174,7 +175,19 @@ def test_images_have_the_name_for_each_of_them():
     found = Explainer(model, baselines=0.0, players="block:2")(torch.rand(2, 1, 4, 4), target=2, versus=0)
     assert found.output_names is None
     assert found.row_outputs == ("Output 2 − Output 0",) * 2
-    assert found[0].row_outputs == ("Output 2 − Output 0",)
+    assert found[0].output_names == "Output 2 − Output 0"
+    second = Explainer(model, output_names=list("abc"), players="block:2")(
+        torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0)), target="predicted", versus="second"
+    )
+    assert second.output_names is None
+    assert [image.output_names for image in second] == list(second.row_outputs)
+    assert [row.output_names for row in second.by_player()] == list(second.row_outputs)
+    assert second[1:].row_outputs == second.row_outputs[1:]
+    for one in (second, second[0]):
+        shap.image_plot(one, show=False)
+        plt.close("all")
+    titles = [axes.get_title() for axes in plots.image(second[1]).figure.axes]
+    assert any(second.row_outputs[1] in title for title in titles)
 
 
 # Scales

@@ -27,6 +27,8 @@ CASES: dict[str, tuple[str, str]] = {
     "too large for the model": ("small:build huge.csv", "is 1e+300, which is not finite in float32"),
     "no usable row": ("small:build hopeless.csv --on-bad-row skip", "all 2 rows have missing"),
     "missing target": ("small:build labelled.csv --target missing", "no target (column 'missing') in row 0"),
+    "output without a name": (
+        "small:build rows.csv --target w", "if it is an output of the model, name these by --output-names"),
     "missing column": ("small:build rows.csv --columns a,b,c,e", "no column 'e'; there are 'a', 'b'"),
     "column twice": ("small:build rows.csv --columns a,a,b,c", "names 'a' twice"),
     "no such id": ("small:build rows.csv --id name", "no column 'name'"),

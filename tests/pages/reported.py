@@ -119,7 +119,7 @@ def write_files(folder: Path) -> None:
     table.to_csv(folder / "table.csv", index=False)
     table.iloc[:1, 1:].to_csv(folder / "one.csv", index=False)
     table.iloc[:, 1:].set_axis(EVIL, axis=1).to_csv(folder / "evil.csv", index=False)
-    (folder / "groups.json").write_text(json.dumps({"first": names[:2], "last": names[2:]}))
+    (folder / "groups.json").write_text(json.dumps({"first": names[:2], "alone": names[2:3], "last": names[3:]}))
     large = pd.DataFrame(random.normal(size=(10_000, 3)).round(3), columns=["age", "weight", "height"])
     large.to_csv(folder / "large.csv", index=False)
     many = [f"feature_{i:03}_with_a_name_of_forty_characters" for i in range(200)]

@@ -229,7 +229,9 @@ def test_words_are_counted_over_texts(here):
 
 def test_groups_are_players(here):
     found = data_of(write_page("groups"))
-    assert found["players"] == ["first", "last"]
+    assert found["players"] == ["first", "alone", "last"]
+    known = {found["players"][line["player"]]: line["ranks"] is not None for line in found["swarm"]}
+    assert known == {"first": False, "alone": True, "last": False}
     own = pd.read_csv("table.csv").iloc[0]
     first = next(part for part in found["rows"][0]["parts"] if part[0] == 0)
     told = [float(number.replace("−", "-")) for number in first[3].split(", ")]

@@ -4,13 +4,15 @@ It is `BayesianShapley` with the attributions as prior, read the other way round
 error is the answer. Nothing is thought of the attributions beforehand that a few evaluations could not overrule.
 
 Attributions come in several layouts: Captum's, with outputs behind the rows, and SHAP's, with outputs last, channels
-last, and a column for each player. They are told apart by their shapes.
+last, and a column for each player. They are told apart by their shapes. An explanation of ours says itself who its
+players are and where its channels were. Entries of a player that are all equal may each have its value, as Captum's, or
+a share of it, as SHAP's: the reading that adds up to f(x) − f(baseline) is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,7 @@ _TOP = 5  # players
 _TIED = 1e-5  # of a row's largest value: what values may differ by and be the same
 _SURE, _UNSURE = 0.9, 0.5  # probabilities that the top players are the right ones
 _HARDLY = 0.75  # of that of the best guess
+_ADDS_UP = 0.1  # of f(x) − f(baseline): a smaller gap says how equal entries of a player are to be read
 _BASE = 1e-3  # of the scale of the outputs: what a base value may be off by
 _WORDS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
 
@@ -73,9 +76,11 @@ class Discrepancy:
     attribution: float
     value: float
     std: float
+    name: str | None = None  # of the player, if an explanation of ours has one
 
     def __str__(self) -> str:
-        return f"player {self.player}: {self.attribution:.3g} instead of {self.value:.3g} ± {self.std:.2g}"
+        who = f"player {self.player}" if self.name is None else self.name
+        return f"{who}: {self.attribution:.3g} instead of {self.value:.3g} ± {self.std:.2g}"
 
 
 @dataclass(frozen=True)
@@ -131,13 +136,19 @@ class Audit:
     std: Any  # their standard deviations
     evaluations: int  # coalitions that were evaluated for each row; for rows with few players, all there are
     _rows: list[_Row] = field(repr=False)
+    reading: str | None = None  # how equal entries of a player were read, if they could be read in two ways
+    doubtful: bool = False  # the sums do not tell which way is right
+    names: tuple[str, ...] | None = None  # of the players, if an explanation of ours has them
 
     @property
     def verdict(self) -> str:
-        """How far off the values are, whether their top players can be relied on (see `TopPlayers`), and whether they
-        have the base value of the model at these baselines: in a sentence."""
-        parts = [self._size(), *([] if self.top is None else [self.top.verdict]), *self._other_base()]
-        return "; ".join(parts)
+        """How far off the values are, whether their top players can be relied on (see `TopPlayers`), how equal entries
+        of a player were read, if their sums do not tell, and whether the values have the base value of the model at
+        these baselines: in a sentence."""
+        parts = [self._size(), *([] if self.top is None else [self.top.verdict])]
+        if self.reading is not None and self.doubtful:
+            parts.append(f"{self.reading}: give a column for each player if that is wrong")
+        return "; ".join([*parts, *self._other_base()])
 
     def _size(self) -> str:
         middle, low, high = (float(each.flatten().nanmedian()) for each in self._parts(self.relative))
@@ -186,6 +197,7 @@ class Audit:
             "gap": _plain(self.gap),
             "base": _plain(self.base),
             "stated_base": None if self.stated_base is None else _plain(self.stated_base),
+            "reading": self.reading,
         }
 
     def worst(self, row: int = 0, number: int = 5, output: Any = ()) -> list[Discrepancy]:
@@ -197,7 +209,8 @@ class Audit:
         if given.dim() > 1:
             raise ValueError(f"the audit is of outputs of shape {tuple(given.shape[1:])}: choose one by output=…")
         order = (given - found).abs().argsort(descending=True)[:number].tolist()
-        return [Discrepancy(i, float(given[i]), float(found[i]), float(std[i])) for i in order]
+        names = self.names if self.names is not None and len(self.names) == len(given) else (None,) * len(given)
+        return [Discrepancy(i, float(given[i]), float(found[i]), float(std[i]), names[i]) for i in order]
 
     def numbers(self) -> list[str]:
         """Return the numbers that the verdict rests on, as lines of a text."""
@@ -209,7 +222,8 @@ class Audit:
         ):  # fmt: skip
             flat = [x.flatten().nanmedian() for x in self._parts(interval)]
             lines.append(f"  {name:24}{Interval(*flat)}")
-        return [*lines, f"  {'sum less f(x) − f(base)':24}{float(self.gap.abs().flatten().median()):.3g}"]
+        lines.append(f"  {'sum less f(x) − f(base)':24}{float(self.gap.abs().flatten().median()):.3g}")
+        return lines if self.reading is None or self.doubtful else [*lines, f"  {self.reading}, which adds up"]
 
     def __str__(self) -> str:
         return "\n".join([*self.verdict.split("; "), *self.numbers()])
@@ -238,9 +252,12 @@ def audit(
             input. They have the shape of the inputs, or (rows, players) with a column for each player; with target=None
             outputs come behind the rows, as Captum has them, or last, as SHAP has them. Of values for all outputs,
             those of `target` are taken. With a feature mask, every entry has the value of its group, as Captum gives
-            it, or entries are added up. An explanation's base values are compared with the model's.
+            it, or entries are added up; of equal entries, whichever gives f(x) − f(baseline), else the former. An
+            explanation's base values are compared with the model's.
         inputs, baselines, target, additional_forward_args, feature_mask: what the attributions are about, as in
-            `DASP.attribute`: the same baselines, above all. Inputs are those in an explanation, unless given.
+            `DASP.attribute`: the same baselines, above all. Inputs are those in an explanation, unless given, and so is
+            the feature mask of an explanation of regions by an `Explainer`. Masks may be arrays, also with channels
+            last.
         versus: the output that is subtracted from `target`, for attributions of their difference, as of an `Explainer`.
         output: what is explained of the model's result, as of an `Explainer`: a name or index, a function, or
             "probability" or "logit".
@@ -261,21 +278,27 @@ def audit(
     these values are off by about 50 % of their size
     the top five can be relied on (right with a probability of 100 %, and 5.0 of them belong there)
     """
+    known = _Regions.of(attributions)
     if inputs is None:
-        inputs = _own_inputs(attributions, forward_func)
+        inputs = _own_inputs(attributions, known, forward_func)
+    feature_mask = known.mask if feature_mask is None else _as_masks(feature_mask, inputs)
     given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
     own = read_options(given, {"internal_batch_size": None})
     arguments = Arguments.given(inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask)
     function = forward_func if output is None else forward_of(forward_func, output)
     request = Request.of(function, arguments, at_once=own["internal_batch_size"])
-    return audited(request, attributions, **own)
+    report = audited(request, known.of_model(attributions), **own, whole=known.whole)
+    return replace(report, names=known.names)
 
 
 def audited(
-    request: Request, attributions: Any, evaluations: int, seed: int = 0, internal_batch_size: int | None = None
-) -> Audit:
-    """Return the audit of attributions that answer a request; the arguments are those of `audit`."""
-    given, stated_base = _values(attributions, request), _stated_base(attributions, request)
+    request: Request, attributions: Any, evaluations: int, seed: int = 0, internal_batch_size: int | None = None,
+    *, whole: bool | None = None,
+) -> Audit:  # fmt: skip
+    """Return the audit of attributions that answer a request; the arguments are those of `audit`. They are `whole` if
+    every entry has the value of its player, not if entries are to be added up; None if that is not known."""
+    given, reading, doubtful = _values(attributions, request, whole)
+    stated_base = _stated_base(attributions, request)
     active = Active.of(request, apart=True)  # a busy player's error is not to be given to an idle one
     fewest = max((min(FEWEST, 2**game.count) for game in active.request.games), default=0)
     if evaluations < fewest:
@@ -302,7 +325,7 @@ def audited(
         top = TopPlayers(number, *(torch.stack(parts) for parts in zip(*tops, strict=True)))
     return Audit(
         rmse, relative, correlation, top, request.gaps(given).cpu().double(), request.empty.cpu().double(), stated_base,
-        request.answer(found), request.answer(std), made, rows,
+        request.answer(found), request.answer(std), made, rows, reading, doubtful,
     )  # fmt: skip
 
 
@@ -311,16 +334,95 @@ def _by_row(parts: list[Tensor]) -> list[Tensor]:
     return [row for part in parts for row in part.cpu().double().unbind(1)]
 
 
-def _own_inputs(attributions: Any, model: Any) -> Tensors:
+@dataclass(frozen=True)
+class _Regions:
+    """What an explanation of ours knows of its players and of the layout of its rows; of anything else, nothing."""
+
+    mask: Tensor | None = None  # as the model takes it, with a dimension for rows
+    rows: Any = None  # the data behind regions
+    whole: bool | None = None  # see `audited`
+    names: tuple[str, ...] | None = None  # of the players
+    channels: int | None = None  # their axis as the model takes them, where they are last in the explanation
+    is_row: bool = False  # the explanation is one row, without a dimension for rows
+
+    @staticmethod
+    def of(attributions: Any) -> _Regions:
+        channels, is_row = getattr(attributions, "channels", None), getattr(attributions, "is_row", False)
+        regions = getattr(attributions, "regions", None) or getattr(attributions, "column_regions", None)
+        if regions is None:
+            names = getattr(attributions, "feature_names", None) if hasattr(attributions, "column_regions") else None
+            plain = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+            return _Regions(names=tuple(names or ()) if plain else None, channels=channels, is_row=is_row)
+        mask, rows = (_moved(part, channels) for part in (regions.feature_mask, regions.data))
+        names = None
+        if len({len(np.unique(own)) for own in mask}) == 1:
+            names = tuple(regions.player_names)
+        return _Regions(_integers(mask), rows, not regions.spread, names, channels, is_row)
+
+    def of_model(self, attributions: Any) -> Any:
+        """Return attributions with their channels where the model has them."""
+        values = getattr(attributions, "values", None)
+        if self.channels is None or (self.mask is not None and self.whole):
+            return attributions  # which have no channels, or are columns of regions
+        values = np.asarray(values)[None] if self.is_row else np.asarray(values)
+        if values.ndim < 4:  # some columns of images
+            return attributions
+        base = np.asarray(attributions.base_values)
+        return _Stated(_moved(values, self.channels), base[None] if self.is_row else base)
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """Values and their base values, as an explanation has them."""
+
+    values: np.ndarray
+    base_values: np.ndarray
+
+
+def _moved(last: np.ndarray, channels: int | None) -> np.ndarray:
+    """Return (rows, height, width, channels, …) with the channels where the model has them."""
+    return last if channels is None else np.moveaxis(last, 3, channels)
+
+
+def _integers(mask: Any) -> Tensor:
+    return torch.from_numpy(np.array(mask, order="C"))  # which may not be written to
+
+
+def _as_masks(given: Any, inputs: Any) -> Any:
+    """Return feature masks, which may be arrays, as tensors; that of images with channels last, as explanations have
+    them, as the model takes these."""
+    if isinstance(given, dict):
+        return {name: _as_masks(mask, inputs.get(name) if isinstance(inputs, dict) else None)
+                for name, mask in given.items()}  # fmt: skip
+    if isinstance(given, (tuple, list)) and not isinstance(inputs, Tensor):
+        rows = inputs if isinstance(inputs, tuple) and len(inputs) == len(given) else (None,) * len(given)
+        return tuple(_as_masks(mask, own) for mask, own in zip(given, rows, strict=True))
+    if not isinstance(given, np.ndarray):
+        return given
+    mask = _integers(given)
+    if not isinstance(inputs, Tensor) or inputs.dim() != 4 or mask.dim() not in (3, 4):
+        return mask
+    channels, *picture = inputs.shape[1:]
+    if tuple(mask.shape[-3:]) == (*picture, channels) != (channels, *picture):
+        mask = mask.movedim(-1, -3)
+    return mask
+
+
+def _own_inputs(attributions: Any, known: _Regions, model: Any) -> Tensors:
     """Return the inputs that an explanation has, in the model's dtype."""
     data = getattr(attributions, "data", None) if _is_explanation(attributions) else None
     array = None if data is None else np.asarray(data)
+    if known.rows is not None:
+        array = known.rows
+    elif array is not None:
+        array = array[None] if array.ndim == 1 or known.is_row else array
+        array = _moved(array, known.channels) if array.ndim == 4 else array
     if array is None or array.dtype.kind not in "fiub":
         raise BadInput(
             "inputs are missing: give the rows that the attributions are of, as the model takes them; only those of an "
             "explanation with numbers as data are known"
         )
-    rows = torch.as_tensor(np.ascontiguousarray(array[None] if array.ndim == 1 else array))
+    rows = torch.from_numpy(np.array(array, order="C"))
     return rows.to(own_dtype(model) or torch.get_default_dtype())
 
 
@@ -329,20 +431,64 @@ def _is_explanation(attributions: Any) -> bool:
     return hasattr(attributions, "values") and hasattr(attributions, "base_values")
 
 
-def _values(attributions: Any, request: Request) -> list[Tensor]:
-    """Return the attributions of the players of each game, (players, rows, *selected)."""
-    tensors = _in_shape(attributions, request)
-    values = request.values_of(tensors)
+def _values(attributions: Any, request: Request, whole: bool | None) -> tuple[list[Tensor], str | None, bool]:
+    """Return the attributions of the players of each game, (players, rows, *selected); how they were read, if there are
+    two ways; and whether their sums leave a doubt of it."""
+    tensors, columns = _in_shape(attributions, request)
+    whole = True if columns else whole
+    if not columns and (why := _misfit(tensors, request)) is not None:
+        raise BadInput(why)
+    values = request.values_of(tensors, whole=whole is not False)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the attributions have NaN or infinite entries")
+    if whole is not None:
+        return values, None, False
     again = request.answer(values)
     pairs = zip(request.in_order(again), tensors, strict=True)
-    whole = all(torch.allclose(x.double(), y.to(x).double(), rtol=1e-3, atol=0) for x, y in pairs)
-    return values if whole else request.values_of(tensors, whole=False)
+    added = request.values_of(tensors, whole=False)
+    if not all(torch.allclose(x.double(), y.to(x).double(), rtol=1e-3, atol=0) for x, y in pairs):
+        return added, None, False  # entries of a player differ
+    if all(torch.allclose(x, y) for x, y in zip(values, added, strict=True)):
+        return values, None, False
+    size = _ADDS_UP * float(request.total.cpu().double().norm())
+    sums, both = (float(request.gaps(each).cpu().double().norm()) <= size for each in (added, values))
+    if sums and not both:
+        return added, "the equal entries of a player are shares of its value, and were added up", False
+    return values, "the equal entries of a player were taken for its value each, not for shares of it", both == sums
 
 
-def _in_shape(attributions: Any, request: Request) -> tuple[Tensor, ...]:
-    """Return attributions to each input as Captum has them, (rows, *selected, *entry)."""
+def _misfit(tensors: tuple[Tensor, ...], request: Request) -> str | None:
+    """Return what to do about attributions whose shape does not fit, if that can be seen from it."""
+    rows, outputs = len(request.full), tuple(request.full.shape[1:])
+    entries = [tuple(mask.shape) for mask in request.games[0].masks]
+    shapes = [tuple(x.shape) for x in tensors]
+    if shapes == [(rows, *outputs, *entry) for entry in entries] or len({game.count for game in request.games}) > 1:
+        return None
+    of_rows = [shape if shape[:1] == (rows,) else (rows, *shape) for shape in shapes]
+    count, found, single = request.games[0].count, of_rows[0], len(of_rows) == 1
+
+    def fits(shape: tuple[int, ...], entry: tuple[int, ...]) -> bool:
+        layouts = entry, (*entry[1:], entry[0])  # the second has channels last
+        return shape[1:] in (*layouts, *((*each, 1) for each in layouts))
+
+    whole_rows = len(of_rows) == len(entries) and all(map(fits, of_rows, entries))
+    few = found[1:] in ((found[-1],), (found[1], *outputs)) if len(found) > 1 else False
+    columns = single and few and not whole_rows and 0 < found[1] < count
+    one_output = whole_rows or (single and (found == (rows, count) or (columns and len(found) == 2)))
+    cures = []
+    if outputs and one_output:
+        cures.append(f"say by target= which of the {' × '.join(map(str, outputs))} outputs they are of")
+    if columns:
+        cures.append(f"say by feature_mask= which entries are one player, if the {found[1]} columns are of groups")
+    if not cures:
+        return None
+    shown, wanted = (", ".join(map(str, each)) for each in (shapes, [(rows, *outputs, *entry) for entry in entries]))
+    return f"the attributions have shape {shown}, and {wanted} is needed: {', and '.join(cures)}"
+
+
+def _in_shape(attributions: Any, request: Request) -> tuple[tuple[Tensor, ...], bool]:
+    """Return attributions to each input as Captum has them, (rows, *selected, *entry), and True if they had a column
+    for each player."""
     inputs = len(request.games[0].masks)
     if isinstance(attributions, list):  # of SHAP's: for each input, or for each output of the only input
         stacked = inputs == 1 and len(attributions) > 0
@@ -350,13 +496,14 @@ def _in_shape(attributions: Any, request: Request) -> tuple[Tensor, ...]:
     several = request.in_order(attributions)
     tensors = tuple(_tensor(x) for x in several)
     if len(tensors) == 1 and (found := _by_player(tensors[0], request)) is not None:
-        return found
+        return found, True
     if len(tensors) != inputs:
-        return tensors  # which is an error soon
-    return tuple(
+        return tensors, False  # which is an error soon
+    entries = tuple(
         _by_entry(x, request, tuple(mask.shape), shap=_is_explanation(given))
         for x, given, mask in zip(tensors, several, request.games[0].masks, strict=True)
     )
+    return entries, False
 
 
 def _tensor(given: Any) -> Tensor:

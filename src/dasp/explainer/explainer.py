@@ -366,7 +366,7 @@ class Explainer:
         values = tree_map(lambda each: each[:1], result.values)
         try:
             with working("checking the values", show=self.budget.show_progress), self._computing(result.choices[0]):
-                audit = audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size)
+                audit = audited(first, values, _AUDITED, self.budget.seed, self.budget.batch_size, whole=True)
         except (UnexplainedRows, ValueError) as error:
             log.info("the values of the first row cannot be checked: %s", line_of(error))
             return None

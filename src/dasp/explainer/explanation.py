@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dasp.methods.choose import Choice
 
 __all__ = [
-    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "Regions", "RowFacts", "Semivalues",
+    "LARGE_GAP", "Attributions", "InputOfModel", "Interactions", "NameOfImage", "Regions", "RowFacts", "Semivalues",
     "explanation_class", "fitting_names", "is_image", "name_of_model", "names_of_outputs", "names_of_rows",
     "shap_explanation", "shap_explanation_of_game", "shap_explanation_of_inputs", "shap_explanation_of_texts",
     "unbalanced_rows",
@@ -468,6 +468,8 @@ def explanation_class() -> Any:
         is_row = False  # it is one row of an explanation of rows
         sentences: Any = None  # an explanation by sentences, of one by sentences and words
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
+        column_regions: Regions | None = None  # the same, where columns are what was divided among entries
+        channels: int | None = None  # the axis of the channels of images as the model takes them; here they are last
         facts: RowFacts | None = None  # which reports tell
 
         def __copy__(self) -> Any:
@@ -477,6 +479,7 @@ def explanation_class() -> Any:
             copied.background_std, copied.row_outputs = self.background_std, self.row_outputs
             copied.parts, copied.is_row, copied.regions = self.parts, self.is_row, self.regions
             copied.sentences, copied.facts = self.sentences, self.facts
+            copied.column_regions, copied.channels = self.column_regions, self.channels
             return copied
 
         def __getitem__(self, item: Any) -> Any:
@@ -491,7 +494,9 @@ def explanation_class() -> Any:
             part.evaluated = self._evaluated_of(item)
             part.background_std = self._background_of(item, np.shape(part.values))
             part.sentences = None
-            part.regions = self._regions_of(item, np.shape(part.values)[1 - part.is_row :])
+            shape = np.shape(part.values)[1 - part.is_row :]
+            part.regions = self._regions_of(self.regions, item, shape)
+            part.column_regions = self._regions_of(self.column_regions, item, shape)
             part.facts = self._facts_of(item, _dimensions(part.values))
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
@@ -512,21 +517,23 @@ def explanation_class() -> Any:
             between = {name: np.ndim(part.values) - len(rows) - 1 for name, part in self.parts.items()}
             return {name: part[(*rows, *[every] * between[name], others[1])] for name, part in self.parts.items()}
 
-        def _regions_of(self, item: Any, shape: tuple[int, ...]) -> Regions | None:
+        def _regions_of(self, regions: Regions | None, item: Any, shape: tuple[int, ...]) -> Regions | None:
             """The regions of some rows, or of an output, whose features have this shape; none of what is chosen by
             columns."""
-            if self.regions is None:
+            if regions is None:
                 return None
             items = item if isinstance(item, tuple) else (item,)
-            every = slice(None)
-            if (place := next((i for i, each in enumerate(items) if each is Ellipsis), None)) is not None:
-                between = np.ndim(self.values) - len(items) + 1
-                items = (*items[:place], *[every] * between, *items[place + 1 :])
+            places = [place for place, each in enumerate(items) if each is Ellipsis]
+            if len(places) == 1:  # stands for so many dimensions
+                between = (slice(None),) * (np.ndim(self.values) - len(items) + 1)
+                items = (*items[: places[0]], *between, *items[places[0] + 1 :])
             rows, others = items[: 1 - self.is_row], items[1 - self.is_row :]
-            whole = self.regions.data.shape[1:] if self.regions.spread else (self.regions.players,)
-            if any(not (isinstance(each, slice) and each == every) for each in others[: len(whole)]):
+            whole = regions.data.shape[1:] if regions.spread else (regions.players,)
+            every = slice(None)
+            if any(each is not Ellipsis and not (isinstance(each, slice) and each == every)
+                   for each in others[: len(whole)]):  # fmt: skip
                 return None
-            found = self.regions.of(rows[0]) if rows else self.regions
+            found = regions if not rows or rows[0] is Ellipsis else regions.of(rows[0])
             return found if shape[: len(whole)] == whole else None
 
         @property
@@ -558,7 +565,8 @@ def explanation_class() -> Any:
                 feature_names=regions.player_names, output_names=self.output_names,
             )  # fmt: skip
             found.choices, found.evaluated, found.background_std = self.choices, self.evaluated, background
-            found.facts = self.facts
+            found.facts, found.channels = self.facts, self.channels
+            found.column_regions = replace(regions, spread=False)
             if self.output_names is None and self.row_outputs is not None:
                 _name_rows(found, list(self.row_outputs))
             return found[0] if row else found
@@ -607,7 +615,8 @@ def explanation_class() -> Any:
         def _numpy_func(self, fname: str, **kwargs: Any) -> Any:
             """Means, sums and largest values over rows are of no row's evaluations."""
             found = super()._numpy_func(fname, **kwargs)
-            found.evaluated = found.background_std = found.facts = found.regions = found.sentences = None
+            found.evaluated = found.background_std = found.facts = found.sentences = None
+            found.regions = found.column_regions = None
             found.parts = {}
             return found
 
@@ -659,11 +668,26 @@ def _output_names(numbers: Tensor, names: Sequence[str] | None) -> list[str]:
     return [f"Output {place}" if names is None else str(names[place]) for place in places]
 
 
+class NameOfImage(str):
+    """The name of what is explained of one image, which SHAP's plot of images takes, too: it reshapes names as arrays.
+
+    >>> NameOfImage("cat") == "cat", NameOfImage("cat").reshape(-1, 1).tolist()
+    (True, [['cat']])
+    """
+
+    __slots__ = ()
+
+    def reshape(self, *shape: int) -> np.ndarray:
+        """Return an array of this name."""
+        return np.array([str(self)]).reshape(*shape)
+
+
 def _name_rows(explanation: Any, rows: Sequence[str] | None) -> None:
     """Give an explanation of one output the name of what is explained; that of each row, where these differ, or where
-    rows are images, whose plot in SHAP takes no single name."""
-    same = rows is not None and len(set(rows)) == 1 and np.ndim(explanation.values) < 3
-    explanation.output_names = rows[0] if rows and same else None
+    there are several images, whose plot in SHAP takes no single name."""
+    columns = np.ndim(explanation.values) < 3
+    same = rows is not None and len(set(rows)) == 1 and (columns or explanation.is_row)
+    explanation.output_names = None if not rows or not same else rows[0] if columns else NameOfImage(rows[0])
     explanation.row_outputs = None if rows is None or same else tuple(rows)
 
 
@@ -708,7 +732,7 @@ def shap_explanation(
     if not outputs:
         _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
-    explanation.background_std, explanation.regions = background_std, regions
+    explanation.background_std, explanation.regions, explanation.channels = background_std, regions, axis
     return explanation
 
 

@@ -345,7 +345,8 @@ def _audited(
         if values.prediction is not None:
             _check_predictions(file, request, values)
         stated = _Stated(_by_entry(values.values, found, request, x), values.base_values)
-        return audited(request, stated, evaluations, options.seed, options.batch_size)
+        whole = None if values.values.shape[1] == x[0].numel() else True  # columns of players are
+        return audited(request, stated, evaluations, options.seed, options.batch_size, whole=whole)
     except BadInput:
         raise
     except (UnexplainedRows, ValueError, TypeError, RuntimeError, IndexError) as error:

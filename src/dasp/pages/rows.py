@@ -371,7 +371,7 @@ class Swarms:
     def __init__(self, contents: Contents, known: Statistics, rows: int) -> None:
         self.players = known.order[:_SWARM_PLAYERS]
         self.names = [known.players[player].name for player in self.players]
-        self.grouped = contents.mask is not None
+        self.members = None if contents.mask is None else _members(contents.mask)
         self.places = np.unique(np.linspace(0, rows - 1, min(rows, _SWARM_ROWS)).round().astype(int)).tolist()
 
     def of(self, rows: Iterable[tuple[OutputRows, int]]) -> list[dict[str, Any]]:
@@ -384,8 +384,12 @@ class Swarms:
     def _seen(self, some: OutputRows, i: int) -> list[tuple[float, float, Any]]:
         """Return the value of each player in a row, half of its interval, and the data."""
         halves = np.zeros(len(some.values[i])) if some.std is None else INTERVAL * some.std[i]
-        data = [None] * len(halves) if some.data is None or self.grouped else some.data[i]
-        return [(float(some.values[i][p]), float(halves[p]), data[p]) for p in self.players]
+        return [(float(some.values[i][p]), float(halves[p]), self._data(some, i, p)) for p in self.players]
+
+    def _data(self, some: OutputRows, i: int, player: int) -> Any:
+        """Return the input of a player in a row; None if it is not known, or the player has several."""
+        members = [player] if self.members is None else self.members[player]
+        return some.data[i][members[0]] if some.data is not None and len(members) == 1 else None
 
     def _line(self, place: int, seen: list[tuple[float, float, Any]]) -> dict[str, Any]:
         values = [value for value, _, _ in seen]

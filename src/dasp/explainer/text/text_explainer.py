@@ -44,6 +44,7 @@ from dasp.games.request import PREDICTED, SECOND, Arguments, Request, Selection,
 from dasp.methods import METHODS, find
 from dasp.methods.choose import MOST, Budget, Choice, choose_evaluations
 from dasp.models.calling import DECIDING, SCALES, Scale, check_evaluation_mode
+from dasp.models.row_function import class_names
 
 __all__ = ["TextExplainer"]
 
@@ -67,7 +68,8 @@ class TextExplainer:
 
     Args:
         model: a module in evaluation mode that takes `input_ids` and `attention_mask`, as Hugging Face's do; without a
-            tokenizer, any function from a list of texts (or of pairs of texts) to a tensor (texts, outputs).
+            tokenizer, any function from a list of texts (or of pairs of texts) to a tensor or array (texts, outputs),
+            such as the `predict_proba` of a pipeline of scikit-learn.
         tokenizer: the model's, a fast one; None for a function of texts.
         baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
             nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
@@ -83,7 +85,8 @@ class TextExplainer:
         output: what of the model's output is explained: the name of a part, or a function of the output that gives a
             tensor (texts, outputs); or "probability" or "logit" (log-odds), whichever of them the model gives. By
             default the `logits`.
-        output_names: names of all outputs; by default those of `model.config.id2label`.
+        output_names: names of all outputs; by default those of `model.config.id2label`, or the classes of a classifier
+            whose `predict_proba` is explained.
         tolerance: stop with a text when its largest standard deviation is below this fraction of its largest value.
             Automatically 0.05: the largest value is known to ± 10 %, unless the budget is used up before.
         max_evaluations: the largest number of coalitions to evaluate for a text. Automatically 2,048.
@@ -135,6 +138,8 @@ class TextExplainer:
             raise BadInput(f"players are 'token', 'word', 'sentence' or a function of a text, not {players!r}")
         if baselines is not None and not isinstance(baselines, str):
             raise BadInput(f"baselines are 'mask', 'pad', 'drop' or a text, not {baselines!r}")
+        if not callable(model):
+            raise BadInput(_no_function(model))
         given = {"batch_size": batch_size, "threads": threads, "device": device}
         batch_size, threads, device = read_options(given, dict.fromkeys(given)).values()
         if device is not None and isinstance(model, nn.Module):
@@ -155,7 +160,11 @@ class TextExplainer:
         self.threads = threads
         self._threads: Threads | None = None  # that suit the model
         self.target, self.versus = target, versus
-        self.output_names = _names(model) if output_names is None else [str(name) for name in output_names]
+        if output_names is not None:
+            self.output_names: list[str] | None = [str(name) for name in output_names]
+        else:
+            own = isinstance(output, Scale) or not callable(output)  # what a function makes of outputs is anything
+            self.output_names = _names(model) or (class_names(model) if own else None)
         self._made: dict[str, Attribution] = {}
 
     def __call__(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET) -> Any:
@@ -560,6 +569,15 @@ def _vocabulary(tokenizer: Any, model: Any, baselines: str | None) -> Vocabulary
     if not isinstance(model, nn.Module):
         raise BadInput("a tokenizer is for a torch.nn.Module: a function takes texts, and needs none")
     return Vocabulary(tokenizer, model, baselines)
+
+
+def _no_function(model: Any) -> str:
+    """Return what to give in place of what cannot be called."""
+    name = type(model).__name__
+    method = next((each for each in ("predict_proba", "decision_function", "predict") if hasattr(model, each)), None)
+    if method is None:
+        return f"the model is a module or a function of a list of texts, not a {name}"
+    return f"a {name} is no function of texts: give its method, model.{method}"
 
 
 def _names(model: Any) -> list[str] | None:

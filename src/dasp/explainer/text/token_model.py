@@ -22,6 +22,7 @@ from dasp.errors import BadInput
 from dasp.explainer.text.tokens import TokenRow, Vocabulary, batch_of
 from dasp.models.calling import Scale
 from dasp.models.export_lock import evaluation_lock
+from dasp.models.row_function import as_tensors
 from dasp.models.wrappers import device_of
 
 __all__ = ["ContinuationModel", "Output", "PlayerText", "TextGame", "TokenModel", "by_piece", "part_of"]
@@ -183,7 +184,7 @@ class TextGame:
 
 def _checked(outputs: Any, rows: int) -> Tensor:
     if isinstance(outputs, np.ndarray):
-        outputs = torch.from_numpy(outputs)
+        outputs = as_tensors(outputs)
     if not isinstance(outputs, Tensor):
         raise TypeError(f"the model must return a tensor (texts, outputs) to explain, not a {type(outputs).__name__}")
     if outputs.dim() not in (1, 2) or len(outputs) != rows:

@@ -203,7 +203,10 @@ def open_table(
     types = header.types
     for name in [*(columns or []), *drop, *filter(None, (id_, target))]:
         if name not in types:
-            outputs = f"; {outputs_listed(classes, len(classes))}" if classes and name == target else ""
+            outputs = ""
+            if name == target:
+                named = f"; {outputs_listed(classes, len(classes))}" if classes else ""
+                outputs = named or "; if it is an output of the model, name these by --output-names"
             raise BadInput(f"{file}: no column {name!r}; there are {_some(list(types))}{outputs}")
     names = [name for name in columns or types if name not in drop and (columns or name not in (id_, target))]
     if len(set(names)) < len(names):
