@@ -6,14 +6,16 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
     "BadInput", "FailedCall", "Fraction", "Operation", "OverflowingRows", "Stopped", "UndefinedCoalitions",
-    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "line_of",
+    "UnexplainedRows", "UnsupportedOperation", "UntraceableModel", "line_of", "tells_options",
 ]  # fmt: skip
 
 INTERRUPTED = "dasp: interrupted; run the same command again to go on where it stopped"
@@ -30,6 +32,13 @@ _NO_MEMORY = re.compile(
 _LONGEST = 300  # characters of another library's message
 _MOST_SUMMARISED = 3  # operations
 _MOST_NAMED = 12  # players
+_ALSO_CALLED = {  # options of ours, by names that people try
+    "absent": "baselines", "baseline": "baselines", "budget": "max_evaluations", "max_calls": "max_evaluations",
+    "n_samples": "max_evaluations", "parts": "players", "cache": "keep",
+}  # fmt: skip
+
+_Options = ParamSpec("_Options")
+_Result = TypeVar("_Result")
 
 
 class BadInput(ValueError):
@@ -263,6 +272,43 @@ def line_of(error: object) -> str:
     said = isinstance(error, OSError) and error.strerror
     text = " ".join(str(said or error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def tells_options(function: Callable[_Options, _Result]) -> Callable[_Options, _Result]:
+    """Let a function, or a method of a class, say of an option that it does not have what it is called here, or that it
+    belongs to the constructor.
+
+    >>> @tells_options
+    ... def explain(rows, *, max_evaluations=2048): ...
+    >>> explain([], budget=100)
+    Traceback (most recent call last):
+        ...
+    TypeError: explain has no option 'budget': here it is max_evaluations
+    """
+    parameters = signature(function).parameters
+
+    @wraps(function)
+    def told(*given: _Options.args, **options: _Options.kwargs) -> _Result:
+        for option in options:
+            if option not in parameters:
+                owner = type(given[0]) if given and "self" in parameters else None
+                raise TypeError(_no_option(option, function.__name__, list(parameters), owner))
+        return function(*given, **options)
+
+    return told
+
+
+def _no_option(option: str, function: str, known: Sequence[str], owner: type | None) -> str:
+    """Say that a function, or a method of an owner, has no such option, and what to give instead."""
+    of_owner: Sequence[str] = () if owner is None else list(signature(owner).parameters)
+    called = function if owner is None else f"{owner.__name__}.{function}"
+    said = f"{called.removesuffix('.__call__').removesuffix('.__init__')} has no option {option!r}"
+    meant = option if option in of_owner else _ALSO_CALLED.get(option)
+    if meant in known:
+        return f"{said}: here it is {meant}"
+    if owner is not None and meant in of_owner:
+        return f"{said}: give it to the constructor, {owner.__name__}(…, {meant}=…)"
+    return f"{said}: its options are {', '.join(name for name in known if name != 'self')}"
 
 
 def lacks_memory(error: BaseException | None) -> str | None:

@@ -288,6 +288,32 @@ def test_what_has_no_value_is_left_out(workers, players):
     assert found.values.sum() == pytest.approx(wanted.values.sum())
 
 
+@pytest.mark.parametrize("budget", [60, 300, 5000])
+def test_players_whom_failures_never_tell_apart_are_doubted_whatever_the_budget(budget, caplog):
+    weights = np.array([0.1, 0.2, 0.3, -0.2, 0.05, 0.25, -0.1, 0.15, 0.0, 0.2])
+
+    def function(masks):
+        return np.where(masks[:, 0] & ~masks[:, 1], np.nan, masks @ weights)  # the first fails without the second
+
+    names = ["VIP", "angry", *"cdefghij"]
+    found = explain_game(function, names, missing="drop", max_evaluations=budget)
+    np.testing.assert_allclose(found.values, [0.15, 0.15, *weights[2:]], atol=0.02)
+    assert (found.error_std[:2] > 0.1).all()
+    assert (found.error_std[:2] < 0.3).all()
+    assert (found.error_std[2:] < 0.02).all()
+    assert caplog.text.count("not random: the other coalitions cannot tell VIP and angry apart") == 1
+
+
+def test_failures_at_random_hide_nobody(caplog):
+    def function(masks):
+        failed = (masks @ np.arange(1, 13) % 3 == 1) & (masks.sum(1) < 12)  # not that of nobody either
+        return np.where(failed, np.nan, interacting(masks))
+
+    found = explain_game(function, 12, missing="drop", max_evaluations=100)
+    assert np.isfinite(found.values).all()
+    assert "not random" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [

@@ -169,6 +169,33 @@ def test_segments_pairs_and_short_texts():
         assert explainer.hierarchy(text).values == pytest.approx(values)
 
 
+def test_a_function_may_give_a_list_or_an_array():
+    def lengths(texts):
+        return [1.5 * len(text) for text in texts]
+
+    text = "One two. Three four."
+    expected = TextExplainer(lambda texts: torch.tensor(lengths(texts), dtype=torch.float64)).hierarchy(text)
+    for kind in (list, tuple, np.array, torch.tensor):
+        found = TextExplainer(lambda texts, kind=kind: kind(lengths(texts))).hierarchy(text)
+        assert found.values == pytest.approx(expected.values, abs=1e-5)
+    rows = TextExplainer(lambda texts: [[len(text), text.count("o")] for text in texts])(text)
+    assert rows.values[:, 1] == pytest.approx([0, 1, 0, 1])
+    odds = TextExplainer(lambda texts: [0.5 + len(text) / 100 for text in texts], output="logit")(text)
+    assert odds.values.sum() == pytest.approx(np.log(0.7 / 0.3), abs=1e-5)
+    for bad in ([1, 2], {}):
+        with pytest.raises(TypeError, match="must return a number, or a row of numbers, for each text"):
+            TextExplainer(lambda texts, bad=bad: [bad if text else 1 for text in texts])(text)
+
+
+@pytest.mark.parametrize("call", [TextExplainer.hierarchy, TextExplainer.__call__, TextExplainer.attribute])
+def test_options_of_the_constructor_are_named_as_such(call):
+    explainer = TextExplainer(ProductsOfWords((2, 2), 0))
+    with pytest.raises(TypeError, match=r"give it to the constructor, TextExplainer\(…, max_evaluations=…\)"):
+        call(explainer, "One two.", max_evaluations=600)
+    with pytest.raises(TypeError, match="TextExplainer has no option 'absent': here it is baselines"):
+        TextExplainer(len, absent="drop")
+
+
 @pytest.mark.parametrize(
     ("options", "asked", "message"),
     [

@@ -161,7 +161,40 @@ def somebodys(path):
     return path
 
 
+def test_a_score_that_fails_is_neither_repeated_nor_left_out(monkeypatch):
+    monkeypatch.setattr("dasp.games.mask_function._FIRST_PAUSE", 1e9)  # seconds, which nobody waits
+    model, scored = Model(), []
+
+    def score(answer):
+        scored.append(answer)
+        return {}["worry"]
+
+    with pytest.raises(BadInput, match=r"^the score failed for the answer 'no, 0 of 3, and so on': KeyError: 'worry'$"):
+        explain_prompt(model, PROMPT, score=score, retries=2, missing="drop")
+    assert len(model.asked) == len(scored) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "cure"),
+    [
+        ({"budget": 50}, "explain_prompt has no option 'budget': here it is max_evaluations"),
+        ({"absent": "…"}, "explain_prompt has no option 'absent': here it is baselines"),
+        ({"colour": 1}, "explain_prompt has no option 'colour': its options are function, prompt, score, players"),
+    ],
+)
+def test_an_option_by_another_name_is_told_its_own(options, cure):
+    model = Model()
+    with pytest.raises(TypeError, match=cure):
+        explain_prompt(model, PROMPT, score=worry, **options)
+    assert not model.asked
+
+
 REFUSED = {
+    r"answers with a dict, \{'p': 0.5\}: give a score, .* score=lambda": lambda folder: explain_prompt(
+        lambda prompt: {"p": 0.5}, PROMPT
+    ),
+    r"answers with a list, \[1, \[2\]\]: give a score": lambda folder: explain_prompt(lambda prompt: [1, [2]], PROMPT),
+    "the score gives a dict: let it": lambda folder: explain_prompt(lambda prompt: {}, PROMPT, score=dict),
     "give a score, a function from an answer to a number": lambda folder: explain_prompt(Model(), PROMPT),
     "is a function from a prompt": lambda folder: explain_prompt("gpt", PROMPT),
     "the prompt is empty": lambda folder: explain_prompt(len, "  "),

@@ -636,7 +636,7 @@ def cases():
     yield lambda: TextExplainer(len, tolerance=-1), "tolerance must be positive"
     yield lambda: TextExplainer(model, tokenizer, output="hidden")("a b"), "no 'hidden', but logits"
     yield lambda: TextExplainer(lambda texts: torch.zeros(len(texts), 2, 3))("a b"), "one row of outputs for each text"
-    yield lambda: TextExplainer(lambda texts: [0] * len(texts))("a b"), "must return a tensor"
+    yield lambda: TextExplainer(lambda texts: [{}] * len(texts))("a b"), "must return a number, or a row"
     yield lambda: TextExplainer(lambda texts: torch.rand(len(texts)))("a b"), "differ from one evaluation to the next"
     yield lambda: plain.continuation("a", "b"), "a continuation needs a language model"
     yield lambda: own.continuation("a", ""), "the continuation has no tokens"

@@ -16,7 +16,9 @@ from typing import Any, get_args
 
 import torch
 
-from dasp.errors import BadInput, UndefinedCoalitions
+from dasp.attribution.bayesian.bayesian_shapley import hidden_by_failures
+from dasp.attribution.bayesian.design import Pairs
+from dasp.errors import BadInput, UndefinedCoalitions, tells_options
 from dasp.explainer.explanation import (
     Attributions,
     RowFacts,
@@ -24,7 +26,7 @@ from dasp.explainer.explanation import (
     name_of_model,
     shap_explanation_of_game,
 )
-from dasp.games.evaluator import Missing
+from dasp.games.evaluator import EvaluatedRow, Missing
 from dasp.games.mask_function import KeptAnswers, MaskFunction, MaskKind
 from dasp.games.progress import working
 from dasp.games.request import (
@@ -45,9 +47,11 @@ __all__ = ["explain_game", "game_attributions", "game_method"]
 
 log = logging.getLogger("dasp")
 
+_HIDDEN = 1e-6  # of a projection, which is no rounding
 _METHODS = ("exact_shapley", "bayesian_shapley", "permutation_shapley")
 
 
+@tells_options
 def explain_game(
     function: Callable[[Any], Any],
     players: int | Iterable[object] | None = None,
@@ -96,7 +100,9 @@ def explain_game(
         workers: how many calls may run at the same time, each in a thread of its own.
         retries: how often a call that raised an exception is repeated, after 1, 2, 4, … seconds, at most 60.
         missing: "raise" an error that names the coalition if a call fails for good, or if a value is not finite; or
-            "drop" such coalitions, and estimate without them. Those of all players and of none are always needed.
+            "drop" such coalitions, and estimate without them. Those of all players and of none are always needed. Where
+            failures follow a rule, so that the others never tell two players apart, the log says so, and their error
+            bars are as wide as values are.
         keep: a file for the answers. What is in it is not asked again, also after a crash, or by another budget.
         key: what the answers of the file depend on beside the mask, such as the version of a model or of a prompt: a
             file with another key is refused, and so is one of other players.
@@ -163,12 +169,33 @@ def game_attributions(game: MaskFunction, choice: Choice, budget: Budget, target
     game.ends()
     request = Request.of(game, arguments, at_once=1)  # asks for nothing but both ends, which are known
     estimate = method.make(game).explain(request, **options)  # type: ignore[arg-type, attr-defined]
+    _note_hidden(estimate.evaluated, game.names)
     std = None if estimate.std is None else request.answer(estimate.std)
     return Attributions(
         request.answer(estimate.values), std, request.full, request.empty, request.gaps(estimate.values),
         request.selections[0].chosen, (choice,), None if budget.tolerance is None else estimate.missed,
         evaluations=estimate.evaluations, evaluated=estimate.evaluated, versus=request.selections[0].against,
     )  # fmt: skip
+
+
+def _note_hidden(evaluated: Sequence[EvaluatedRow | None] | None, names: Sequence[str] | None) -> None:
+    """Say in the log which players cannot be told apart, because the coalitions that would show it have no values."""
+    row = evaluated[0] if evaluated else None
+    if row is None or not len(row.game.members):
+        return
+    own = row.game
+    there = own.halves[:, :, row.row].isfinite().transpose(0, 1).flatten(1).all(1)
+    hidden = hidden_by_failures(Pairs(own.members), Pairs(own.members[there]))
+    if not bool(hidden.any()):
+        return
+    together = (hidden.abs() > _HIDDEN).double().matrix_power(len(hidden)) > 0  # of who depends on whom, any way
+    groups = {tuple(own.players[each].tolist()) for each in together if bool(each.any())}
+    told = [" and ".join(str(names[i]) if names else f"player {i}" for i in group) for group in sorted(groups)]
+    log.warning(
+        "what was left out is not random: the other coalitions cannot tell %s apart, whose error bars are as wide as "
+        "values are, whatever the budget; let those calls succeed, or make one player of them",
+        ", nor ".join(told),
+    )
 
 
 def _own_players(function: Callable[[Any], Any]) -> int | list[str]:

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dasp.errors import BadInput, Stopped, UndefinedCoalitions, line_of
+from dasp.errors import BadInput, Stopped, UndefinedCoalitions, line_of, tells_options
 from dasp.explainer.explanation import (
     RowFacts,
     explanation_class,
@@ -50,6 +50,7 @@ _PATIENCE = 60.0  # seconds to wait for another process that writes
 _APPLICATION = 0x44505254  # "DPRT", in the head of a file
 
 
+@tells_options
 def explain_prompt(
     function: Callable[[str], Any],
     prompt: str | Sequence[str],
@@ -174,18 +175,31 @@ def _number(answer: Any, score: Callable[[Any], Any] | None) -> Any:
             f"the function answers with a text, {answer[:40]!r}: give a score, a function from an answer to a number, "
             "such as score=lambda answer: 'yes' in answer.lower()"
         )
+    if score is None and not _numeric(answer):
+        what = f"a {type(answer).__name__}, {line_of(repr(answer)[:40])}"
+        raise BadInput(
+            f"the function answers with {what}: give a score, a function from an answer to a number, such as "
+            "score=lambda answer: answer['probability']"
+        )
     if score is None:
         return answer
     try:
         found = score(answer)
-        known = np.asarray(found).dtype.kind in "buif"
     except Exception as error:  # of the user's own function, which would fail again
         raise BadInput(
             f"the score failed for the answer {line_of(repr(answer)[:60])}: {type(error).__name__}: {line_of(error)}"
         ) from error
-    if not known:
+    if not _numeric(found):
         raise BadInput(f"the score gives a {type(found).__name__}: let it return a number or a list of numbers")
     return found
+
+
+def _numeric(value: Any) -> bool:
+    """True for a number, or a row of numbers."""
+    try:
+        return np.asarray(value).dtype.kind in "buif"
+    except ValueError:  # rows of several lengths
+        return False
 
 
 class KeptPrompts:

@@ -25,6 +25,7 @@ from dasp.attribution.bayesian.process import Regressions, regression_on
 from dasp.attribution.bayesian.regression import Regression
 from dasp.attribution.exact import exact_values
 from dasp.attribution.refinement import Clock, Refined, background_deviation, collected, refined, stages
+from dasp.formatting import INTERVAL, interval_of
 from dasp.games.evaluator import MOST_KEPT, Evaluator, Missing
 from dasp.games.game import Game
 from dasp.games.idle_players import Active
@@ -32,7 +33,7 @@ from dasp.games.progress import working
 from dasp.games.request import Arguments, Baselines, Request, Target, Tensors, check_positive, check_tolerance
 from dasp.models.calling import Output
 
-__all__ = ["FEWEST", "BayesianShapley"]
+__all__ = ["FEWEST", "BayesianShapley", "hidden_by_failures"]
 
 FEWEST = 2 + 2 * FEWEST_PAIRS  # evaluations
 _FIRST_PAIRS, _GROWTH = 31, 2  # 64 evaluations, and twice as many pairs each time
@@ -134,7 +135,8 @@ class BayesianShapley(EvaluatedAttribution):
             seed: for the choice of coalitions, which are the same for every row: a row's attributions do not depend on
                 the rows beside it.
             missing: "raise" an error that names the first coalition without a finite value, or "drop" such coalitions
-                and estimate without them.
+                and estimate without them. Where those that are left never tell two players apart, error bars are as
+                wide as values are.
             internal_batch_size, perturbations_per_eval, show_progress: as in `ExactShapley.attribute`.
             return_std: also return posterior standard deviations, in the shape of the attributions. They are right for
                 the players together; with fewer than 2N evaluations and a poor prior, the few largest values are pulled
@@ -191,6 +193,13 @@ class BayesianShapley(EvaluatedAttribution):
                 left -= rows
             found = collected(active, parts)
         return found if before is None else with_prior(found, before)
+
+
+def hidden_by_failures(pairs: Pairs, answered: Pairs) -> Tensor:
+    """Return the projection on the differences between players that a design shows, and the pairs of it that have
+    values do not, (players, players): no chance, where these are more than the players."""
+    hidden = answered.hidden()
+    return hidden - pairs.hidden() if bool(hidden.any()) and len(answered) > pairs.players else torch.zeros_like(hidden)
 
 
 @dataclass(frozen=True)
@@ -309,10 +318,25 @@ class _Estimate:
                     f"{int((~pattern).sum())} of {len(pattern)} pairs of coalitions have no finite value, and the "
                     f"others are too few to estimate from: at least {FEWEST_PAIRS} are needed"
                 )
-            own = (which == i).nonzero()[:, 0]
-            regression = regression_on(Pairs(pairs.members[pattern]), opening=self.opening)
+            own, answered = (which == i).nonzero()[:, 0], Pairs(pairs.members[pattern])
+            regression = regression_on(answered, opening=self.opening)
             mean[:, own], deviation[:, own] = self._posterior(regression, values[:, pattern][:, :, own], rows[own])
+            hidden = hidden_by_failures(pairs, answered)
+            if bool(hidden.any()):
+                deviation[:, own] = self._doubted(hidden, mean[:, own], deviation[:, own], rows[own])
         return mean, deviation
+
+    def _doubted(self, hidden: Tensor, mean: Tensor, deviation: Tensor, rows: Tensor) -> Tensor:
+        """Return standard deviations (players, rows, *selected) that know nothing of the hidden differences between
+        players, however many coalitions there are: these may be as large as the values are, or, with a prior, as its
+        errors, in all that is seen."""
+        away = mean if self.prior is None else mean - self.prior[:, rows]
+        seen = torch.eye(len(hidden), dtype=hidden.dtype) - hidden
+        number = round(float(seen.trace()))
+        size = torch.tensordot(seen, away, dims=1).square().sum(0) / number
+        size = size * (interval_of(max(2, number)) / INTERVAL) ** 2  # which so many numbers tell
+        share = hidden.diagonal().reshape(-1, *[1] * (mean.dim() - 1))
+        return (deviation.square() + share * size).sqrt()
 
     def _posterior(
         self, regression: Regression, values: Tensor, rows: Tensor, total: Tensor | None = None, *, choose: bool = True

@@ -47,6 +47,7 @@ _CANDIDATES = 16  # coalitions of a size, among which the next one is chosen
 _ALL_AT_ONCE = 2**13  # coalitions of a size, which are all drawn at once
 _BITS = np.array([value.bit_count() for value in range(256)], dtype=np.uint8)
 _LIKENESS = 6.0  # how much more an overlap counts than a smaller one: exp(6|z·z'|/N)
+_UNSEEN = 1e-10  # of the largest eigenvalue, which is rounding
 _GOLDEN = (5**0.5 - 1) / 2
 _PAIRS_AT_ONCE = 4096
 _RANKED = 2**62  # sizes with fewer pairs than this are drawn by their rank, without replacement
@@ -116,6 +117,23 @@ class Pairs:
     def centred(self, part: slice = slice(None)) -> Tensor:
         """Return z = 1_S − s/N, the membership of every player less its mean."""
         return self.members[part].double() - (self.sizes[part] / self.players)[:, None]
+
+    def hidden(self) -> Tensor:
+        """Return the projection on the differences between players that none of the pairs shows, (players, players):
+        on all vectors of sum 0 that are orthogonal to every z.
+
+        >>> together = Pairs(torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]).bool())
+        >>> (together.hidden().round(decimals=3) + 0.0).tolist()[:2]  # the first two are always in or out together
+        [[0.5, -0.5, 0.0, 0.0], [-0.5, 0.5, 0.0, 0.0]]
+        """
+        n = self.players
+        seen = torch.full((n, n), float(len(self)) / n, dtype=torch.float64)  # of the sum, which is known
+        for part in self.slices():
+            z = self.centred(part)
+            seen += z.T @ z
+        strengths, directions = torch.linalg.eigh(seen)
+        own = directions[:, strengths <= _UNSEEN * strengths[-1]]
+        return own @ own.T
 
 
 def log_counts(players: int) -> Tensor:

@@ -13,7 +13,7 @@ from captum.attr import Attribution
 from torch import Tensor, nn
 
 from dasp.attribution.bayesian.bayesian_shapley import FEWEST as FEWEST_EVALUATIONS
-from dasp.errors import BadInput, UndefinedCoalitions
+from dasp.errors import BadInput, UndefinedCoalitions, tells_options
 from dasp.explainer.explanation import (
     Attributions,
     RowFacts,
@@ -68,8 +68,8 @@ class TextExplainer:
 
     Args:
         model: a module in evaluation mode that takes `input_ids` and `attention_mask`, as Hugging Face's do; without a
-            tokenizer, any function from a list of texts (or of pairs of texts) to a tensor or array (texts, outputs),
-            such as the `predict_proba` of a pipeline of scikit-learn.
+            tokenizer, any function from a list of texts (or of pairs of texts) to a number, or a row of numbers, for
+            each (a tensor, an array or a list), such as the `predict_proba` of a pipeline of scikit-learn.
         tokenizer: the model's, a fast one; None for a function of texts.
         baselines: what is in the place of an absent piece. "mask": the mask token for each of its tokens. "pad":
             nothing, its tokens are masked out in the attention mask, and all others keep their positions. "drop":
@@ -112,6 +112,7 @@ class TextExplainer:
     (['The ', 'film ', 'is ', 'not ', 'good'], [0.5, 0.5], '5 players have only 32 coalitions')
     """
 
+    @tells_options
     def __init__(
         self,
         model: nn.Module | Callable[[list[Any]], Tensor],
@@ -167,6 +168,7 @@ class TextExplainer:
             self.output_names = _names(model) or (class_names(model) if own else None)
         self._made: dict[str, Attribution] = {}
 
+    @tells_options
     def __call__(self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET) -> Any:
         """Explain texts as a `shap.Explanation` whose `data` are the pieces of each text and `values` theirs, with
         `base_values` (of a text without players) and `error_std`. All outputs are a last dimension. Its `method` was
@@ -181,6 +183,7 @@ class TextExplainer:
         explanation = self._told(found, *self._names_of(found, self._target(target)))
         return explanation[0] if isinstance(texts, (str, tuple)) else explanation
 
+    @tells_options
     def attribute(
         self, texts: Text | Sequence[Text], target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET
     ) -> Attributions:
@@ -224,6 +227,7 @@ class TextExplainer:
         self._decide(texts)
         return torch.cat([game(torch.ones(1, len(game.text.players))) for game in self._games(texts)])
 
+    @tells_options
     def continuation(self, prompt: str | list[str], continuation: str, *, per_token: bool = False) -> Any:
         """Explain why a language model goes on like this: the log-probability of a continuation by the pieces of its
         prompt, as a `shap.Explanation`.
@@ -255,6 +259,7 @@ class TextExplainer:
         single = not per_token or len(tokens) == 1
         return self._told(found, continuation if single else names)[0]
 
+    @tells_options
     def hierarchy(
         self, text: Text, target: Any = OWN_TARGET, *, versus: Any = OWN_TARGET, divided: int | None = 3
     ) -> Any:

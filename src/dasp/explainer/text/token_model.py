@@ -62,8 +62,17 @@ def _scaled(output: Any, scale: Scale) -> Any:
         if scale.kind is None:
             scale.kind = "named"
         return part_of(output, scale.word)
-    plain = torch.from_numpy(output) if isinstance(output, np.ndarray) else output
-    return scale(part_of(plain, None))
+    return scale(part_of(_tensor_of(output), None))
+
+
+def _tensor_of(outputs: Any) -> Any:
+    """Return an array, or a list of numbers or of rows of numbers, as a tensor; what is none of these as it is."""
+    if isinstance(outputs, (list, tuple)):
+        try:
+            outputs = np.asarray(outputs)
+        except ValueError:  # rows of several lengths
+            return outputs
+    return as_tensors(outputs) if isinstance(outputs, np.ndarray) else outputs
 
 
 class TokenModel:
@@ -183,10 +192,12 @@ class TextGame:
 
 
 def _checked(outputs: Any, rows: int) -> Tensor:
-    if isinstance(outputs, np.ndarray):
-        outputs = as_tensors(outputs)
+    outputs = _tensor_of(outputs)
     if not isinstance(outputs, Tensor):
-        raise TypeError(f"the model must return a tensor (texts, outputs) to explain, not a {type(outputs).__name__}")
+        raise TypeError(
+            "the model must return a number, or a row of numbers, for each text, as a tensor, an array or a list; it "
+            f"gave a {type(outputs).__name__}"
+        )
     if outputs.dim() not in (1, 2) or len(outputs) != rows:
         raise ValueError(
             f"the model must return one row of outputs for each text; for {rows} texts it gave the shape "
