@@ -482,6 +482,8 @@ def test_numbers_of_other_kinds():
         assert np.allclose(Explainer(model)(array).values, wanted)
     half = network(6).bfloat16()
     assert Explainer(half).attribute(x.bfloat16()).values.dtype == torch.bfloat16
+    facts = Explainer(half)(x.bfloat16()).facts
+    assert np.allclose(facts.prediction, half(x.bfloat16()).detach().float()[:, 0], atol=0.02)
 
 
 def test_no_other_method_is_taken_by_accident(monkeypatch):

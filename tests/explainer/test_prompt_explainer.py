@@ -198,7 +198,7 @@ REFUSED = {
     "give a score, a function from an answer to a number": lambda folder: explain_prompt(Model(), PROMPT),
     "is a function from a prompt": lambda folder: explain_prompt("gpt", PROMPT),
     "the prompt is empty": lambda folder: explain_prompt(len, "  "),
-    "let the function make messages of them": lambda folder: explain_prompt(len, [{"role": "user", "content": "Hi"}]),
+    "those that are there as one text": lambda folder: explain_prompt(len, [{"role": "user", "content": "Hi"}]),
     "players are 'sentence', 'word'": lambda folder: explain_prompt(len, PROMPT, players="token"),
     "answers with a NoneType": lambda folder: explain_prompt(lambda prompt: None, PROMPT),
     "the score failed for the answer 'no, 0 of 3, and so on': ZeroDivisionError": lambda folder: explain_prompt(

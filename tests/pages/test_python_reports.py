@@ -220,6 +220,16 @@ def test_one_of_several_outputs(every, tmp_path):
         every[..., 1].report(tmp_path / "no.html", target=1)
 
 
+def test_values_that_do_not_lead_to_the_prediction_have_no_page(every, tmp_path):
+    one = every[..., 1]
+    for changed in (one[:, :2], one[:, 0], one * 2, every[:, 0], every[:, :2], every[..., 1:]):
+        with pytest.raises(BadInput, match="do not, as some players or outputs were left out"):
+            changed.report(tmp_path / "no.html")
+    with pytest.raises(BadInput, match="not a list"):
+        every.report(tmp_path / "no.html", target=[0] * 12)
+    assert not (tmp_path / "no.html").exists()
+
+
 def test_an_output_for_each_row(model, x, tmp_path):
     explanation = Explainer(model, baselines=0.5)(x, target=[0, 1] * 6)
     page = explanation.report(tmp_path / "page.html")
@@ -234,9 +244,11 @@ def test_why_one_and_not_the_other(model, x, tmp_path):
     assert "<title>Why high?</title>" in page.read_text()
     assert "high rather than low" in told(page)
     assert data_of(page)["compares"]
+    unnamed = Explainer(model)(x, target=0, versus=1).report(tmp_path / "unnamed.html")
+    assert "output 0 rather than 1" in told(unnamed)
 
 
-def test_several_explanations_are_rows_of_one_page(every, tmp_path):
+def test_several_explanations_are_rows_of_one_page(every, model, x, tmp_path):
     one = every[..., 0]
     ids = [f"patient {i}" for i in range(len(one))]
     together = data_of(dasp.report([one[:5], one[5:]], tmp_path / "two.html", ids=ids))
@@ -245,8 +257,9 @@ def test_several_explanations_are_rows_of_one_page(every, tmp_path):
     assert [row["id"] for row in alone["rows"]] == ids
     (row,) = data_of(one[3].report(tmp_path / "row.html", ids=["patient 3"]))["rows"]
     assert row == alone["rows"][3]
-    with pytest.raises(BadInput, match="a report has one kind of rows"):
-        dasp.report([one, one[:, :2]], tmp_path / "no.html")
+    other = Explainer(model, feature_names=NAMES, output_names=["low", "middle", "high"], baselines=0.0)(x, target=0)
+    with pytest.raises(BadInput, match="absent inputs.* one kind of rows"):
+        dasp.report([one, other], tmp_path / "no.html")
     with pytest.raises(BadInput, match="there are 2 ids, but 12 rows"):
         dasp.report(one, tmp_path / "no.html", ids=["a", "b"])
     with pytest.raises(BadInput, match="give one at least"):
@@ -271,6 +284,26 @@ def test_facts_follow_rows_and_outputs(every, model, x):
     np.testing.assert_allclose(every[[1, 7], :, 0].facts.prediction, whole[[1, 7], 0], rtol=1e-5)
     assert every[..., 1].facts.target.tolist() == [1] * 12
     assert every.abs.mean(0).facts is None
+
+
+def test_facts_follow_texts_and_their_outputs(tmp_path):
+    every = TextExplainer(lambda texts: torch.tensor([[float("good" in x), float("bad" in x)] for x in texts]))(
+        ["a good one", "bad bad"]
+    )
+    assert every[0].facts.prediction.tolist() == [[1, 0]]
+    assert every[[1]].facts.prediction.tolist() == [[0, 1]]
+    assert every[..., 1].facts.prediction.tolist() == [0, 1]
+    assert every[0][..., 1].facts.prediction.tolist() == [0]
+    (row,) = data_of(every[[1]].report(tmp_path / "row.html"))["rows"]
+    assert row["target"] == 1
+    two = data_of(every[..., 1].report(tmp_path / "one.html"))["rows"]
+    assert [row["base"] + sum(part[1] for part in row["parts"]) for row in two] == [0, 1]
+
+
+def test_a_row_of_all_outputs_of_somebody_else(tmp_path):
+    foreign = shap.Explanation(np.array([[1.0, 2.0], [3.0, 0.0], [0.0, 5.0]]), np.array([0.5, 0.0]), np.ones(3))
+    (row,) = data_of(dasp.report(foreign, tmp_path / "page.html"))["rows"]
+    assert (row["target"], row["base"], [part[1] for part in row["parts"]]) == (1, 0, [5, 2, 0])
 
 
 def test_interactions(every, tmp_path):

@@ -402,6 +402,18 @@ def test_an_explanation_keeps_its_regions(photos):
     assert plots.image(blocked.values, data=blocked.data).size == 4  # which knows no regions
 
 
+def test_an_output_of_all_keeps_its_regions(photos):
+    network, rows, _ = photos
+    every = dasp.Explainer(network, players="block:4", baselines=0.0)(rows)
+    columns = every.by_player()
+    for found in (every[..., 1], every[:, :, :, :, 1]):
+        assert found.feature_mask.shape == (8, 8, 3)
+        np.testing.assert_allclose(found.by_player().values, columns.values[..., 1])
+        np.testing.assert_allclose(found.by_player().values.sum(1) + found.base_values, found.facts.prediction)
+    assert every[0][..., 1].by_player().shape == (4,)
+    assert every[..., :2, 1].feature_mask is None
+
+
 def test_players_that_differ_between_images_are_no_columns(photos):
     *_, found = photos
     masks = found["superpixel:6"].feature_mask

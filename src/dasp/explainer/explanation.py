@@ -176,8 +176,11 @@ class RowFacts:
         rows = len(result.gap)
 
         def by_output(part: Tensor | None) -> Any:
-            flat = None if part is None else part.detach().cpu().reshape(rows, -1).numpy()
-            return flat[:, 0] if flat is not None and result.target.dim() == 1 else flat
+            if part is None:
+                return None
+            flat = part.detach().cpu().reshape(rows, -1)
+            found = (flat.double() if flat.is_floating_point() else flat).numpy()  # which has no bfloat16
+            return found[:, 0] if result.target.dim() == 1 else found
 
         return RowFacts(
             by_output(result.prediction), by_output(result.gap), by_output(result.target), by_output(result.versus),
@@ -199,6 +202,12 @@ class RowFacts:
             )  # fmt: skip
         except (IndexError, TypeError):
             return None
+
+
+def _dimensions(values: Any) -> int:
+    """Return the dimensions of values; those of texts are an array of arrays."""
+    ragged = np.ndim(values) == 1 and len(values) and np.asarray(values).dtype == object
+    return 1 + np.ndim(values[0]) if ragged else np.ndim(values)
 
 
 def name_of_model(model: Any) -> str:
@@ -459,7 +468,7 @@ def explanation_class() -> Any:
         is_row = False  # it is one row of an explanation of rows
         sentences: Any = None  # an explanation by sentences, of one by sentences and words
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
-        column_regions: Regions | None = None  # the same, where columns are what was divided among entries
+        column_regions: Regions | None = None  # the same of columns that were divided among entries, or are groups
         channels: int | None = None  # the axis of the channels of images as the model takes them; here they are last
         facts: RowFacts | None = None  # which reports tell
 
@@ -488,7 +497,7 @@ def explanation_class() -> Any:
             shape = np.shape(part.values)[1 - part.is_row :]
             part.regions = self._regions_of(self.regions, item, shape)
             part.column_regions = self._regions_of(self.column_regions, item, shape)
-            part.facts = self._facts_of(item, np.ndim(part.values))
+            part.facts = self._facts_of(item, _dimensions(part.values))
             if self.row_outputs is not None and isinstance(rows, (int, np.integer, slice, list, np.ndarray)):
                 _name_rows(part, np.atleast_1d(np.array(self.row_outputs, dtype=object)[rows]).tolist())
             return part
@@ -569,7 +578,7 @@ def explanation_class() -> Any:
                 return None
             rows = slice(None) if self.is_row or items[0] is Ellipsis else items[0]
             others = items[1 - self.is_row :] if items[0] is not Ellipsis else items[1:]
-            fewer = np.ndim(self.values) - dimensions - (not self.is_row and isinstance(rows, (int, np.integer)))
+            fewer = _dimensions(self.values) - dimensions - (not self.is_row and isinstance(rows, (int, np.integer)))
             if self.facts.gap.ndim < 2 or not fewer:
                 return self.facts.chosen(rows)
             output = others[-1] if others else None
@@ -699,6 +708,7 @@ def shap_explanation(
     """Return attributions to rows of `data` as a `shap.Explanation`. The players have names, or are of some kind."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     parts = [_as_features(part, outputs, data) for part in (result.values, result.std, result.background_std)]
+    columns: Regions | None = None
     regions = None if feature_mask is None or data.ndim < 3 else _regions(feature_mask, data, feature_names, kind)
     if feature_mask is not None and is_image(data.shape):
         if regions is not None and regions.names is not None:
@@ -706,8 +716,11 @@ def shap_explanation(
         parts = [None if part is None else _spread(part, feature_mask, data) for part in parts]
     elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
+        own_names = groups.names(feature_names)
+        if regions is None and data.dtype.kind in "fiub":
+            columns = _regions(feature_mask, data, own_names, kind)
         parts = [None if part is None else groups.columns(part) for part in parts]
-        feature_names = groups.names(feature_names)
+        feature_names = own_names
         data = groups.data(data)
     if (axis := _channels(data.shape)) is not None:
         data = np.moveaxis(data, axis, 3)
@@ -724,6 +737,7 @@ def shap_explanation(
         _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
     explanation.background_std, explanation.regions, explanation.channels = background_std, regions, axis
+    explanation.column_regions = columns
     return explanation
 
 

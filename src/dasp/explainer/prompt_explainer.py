@@ -78,7 +78,7 @@ def explain_prompt(
     Args:
         function: takes a prompt, and returns a number (such as the log-probability of an answer), a row of numbers, or
             a text.
-        prompt: a text, or a list of its parts, which are then the players.
+        prompt: a text, or a list of its parts, which are then the players; the function is given one text.
         score: a function from an answer to a number, or to a row of numbers; needed where the answers are texts.
         players: "sentence", "word", or a function from a text to its pieces.
         baselines: what is in the place of an absent part: "drop" for nothing, or a text such as "…".
@@ -153,8 +153,8 @@ def _parts(prompt: str | Sequence[str], players: Division, baselines: str) -> St
         parts = list(prompt) if isinstance(prompt, Sequence) else None
         if parts is None or not all(isinstance(part, str) for part in parts):
             raise BadInput(
-                "a prompt is a text or a list of texts; of messages, give the texts, and let the function make "
-                "messages of them"
+                "a prompt is a text or a list of texts; of messages, give the texts: the function is given those that "
+                "are there as one text"
             )
         return _checked(Strings(("".join(parts),), lambda _: parts, absent))
     if not callable(players) and players not in ("sentence", "word"):

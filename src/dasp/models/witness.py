@@ -12,8 +12,9 @@ those batches that are really used are evaluated again, alone or among fewer and
 Their outputs have to be the same up to rounding. If they are not the same when asked for once more either, the model
 draws random numbers, or remembers. The places are drawn from a generator of our own: nothing depends on chance.
 
-A module that has passed is known as long as its tensors, hooks and plain attributes are the same: of its next calls, a
-hundredth of the rows is evaluated again, and those of larger batches.
+A module that has passed is known as long as its tensors, hooks and attributes are the same: of its next calls, a
+hundredth of the rows is evaluated again, and those of larger batches. What changes within a list or in code around it
+is not noticed, but in these.
 """
 
 from __future__ import annotations
@@ -223,12 +224,12 @@ def alike(first: Tensor, again: Any, rounding: float) -> bool:
 
 def _settings(module: nn.Module) -> Hashable:
     """Return what tells whether a module was changed: its tensors and how often these were, its hooks, and its
-    attributes of plain types."""
+    attributes, of which lists and other containers are the same though something in them was changed."""
     found: list[Hashable] = [torch.is_autocast_enabled("cpu")]
     for part in module.modules():
         hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values(), part.__dict__.get("forward"))
         found += [id(part), *map(id, hooks)]
-        found += [(name, value) for name, value in part.__dict__.items() if type(value) in _PLAIN]
+        found += [(name, value if type(value) in _PLAIN else id(value)) for name, value in part.__dict__.items()]
     tensors = (*module.parameters(), *module.buffers())
     return (*found, *((id(x), 0 if x.is_inference() else x._version) for x in tensors))
 

@@ -30,6 +30,7 @@ __all__ = ["contents_of"]
 
 _UNKNOWN = "not known"  # the method of somebody else's explanation
 _AT_ONCE = 4096  # rows
+_ROUNDING = 1e-2  # of the sizes of a row's numbers together
 
 
 def contents_of(
@@ -55,8 +56,8 @@ def contents_of(
     first = parts[0]
     if any(part.form != first.form for part in parts):
         raise BadInput(
-            "the explanations have different players, inputs or outputs: a report has one kind of rows, so write one "
-            "for each kind"
+            "the explanations have different models, players, absent inputs, outputs or tolerances: a report has "
+            "one kind of rows, so write one for each kind"
         )
     rows = sum(len(part.target) for part in parts)
     if ids is not None and len(ids) != rows:
@@ -65,7 +66,7 @@ def contents_of(
     table = pa.concat_tables([part.table() for part in parts])
     table = table.add_column(0, "id", pa.array(names))
     stored = StoredOutput(
-        record=_record(first), result=_result(parts), about=first.about, schema=table.schema, rows=rows,
+        record=_record(parts), result=_result(parts), about=first.about, schema=table.schema, rows=rows,
         batches=lambda chosen: _batches(table, chosen),
     )  # fmt: skip
     assert isinstance(stored.record, JobRecord)
@@ -98,12 +99,13 @@ def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:
     yield from table.select(names).combine_chunks().to_batches(max_chunksize=_AT_ONCE)
 
 
-def _record(part: _Part) -> JobRecord:
+def _record(parts: list[_Part]) -> JobRecord:
+    part = parts[0]
     options = {"tolerance": part.tolerance, "target": "predicted" if part.largest else None}
     return JobRecord(
         options=options, files={}, software=Software(dasp.__version__, str(torch.__version__)), parameters="",
         outputs="", skipped=SkippedRows(), absent=AbsentInputs("explainer", {"is": part.absent}), method={},
-        reason=part.reason,
+        reason="; ".join(dict.fromkeys(one.reason for one in parts)),
     )  # fmt: skip
 
 
@@ -149,7 +151,8 @@ class _Part:
     def form(self) -> Any:
         """What parts must have in common to be on one page."""
         told = self.std is None, self.versus is None, self.missed is None, self.evaluations is None, self.pairs is None
-        return self.pieces is None, self.labels, self.about, self.data is None, self.output_names, told
+        players = self.pieces is None, self.labels, self.about, self.data is None
+        return *players, self.output_names, told, self.model, self.absent, self.tolerance
 
     @staticmethod
     def of(one: Any, target: Any, *, interactions: bool) -> _Part:
@@ -159,6 +162,8 @@ class _Part:
         facts = getattr(one, "facts", None)
         single = getattr(one, "is_row", False) or (base.ndim == 0 and np.ndim(values) == 1)
         single = single or (one.data is None and facts is not None)  # a game
+        if one.data is not None and np.ndim(values) > 1 and base.shape == np.shape(values)[-1:]:
+            single = single or np.shape(one.data) == np.shape(values)[:-1]  # of all outputs
         is_text = _is_text(one)
         rows = [values] if single else list(values)
         std = getattr(one, "error_std", None)
@@ -168,6 +173,7 @@ class _Part:
         totals = np.stack([_total(row, several) + own for row, own in zip(rows, base, strict=True)])
         gap: Any = np.full(totals.shape, np.nan)
         if facts is not None:
+            _check_whole(facts, rows, base, totals)
             gap = np.asarray(facts.gap, np.float64).reshape(totals.shape)
         chosen = _chosen(one, target, totals - np.nan_to_num(gap)) if several else None
         if not several and target is not None:
@@ -179,6 +185,9 @@ class _Part:
         part._set_outputs(one, facts, chosen)
         part.largest = chosen is not None and target in (None, "predicted")
         data = None if one.data is None else [one.data] if single else list(one.data)
+        if is_text and interactions:
+            raise BadInput("a page has no interactions of pieces of texts: explanation.interactions() has those of a "
+                           "prompt, where its evaluations were kept")  # fmt: skip
         if is_text:
             part.pieces = [list(map(str, row)) for row in data or ()]
         else:
@@ -206,7 +215,8 @@ class _Part:
         self.target = np.asarray(facts.target).reshape(rows, -1)[place]
         self.versus = None if facts.versus is None else np.asarray(facts.versus).reshape(rows, -1)[place]
         self.missed, self.evaluations = facts.missed, facts.evaluations
-        self.only = chosen is None and not self.target.any() and not self.output_names
+        first = chosen is None and self.versus is None and not self.target.any()
+        self.only = first and not self.output_names
         if self.missed is not None and (tolerance := one.settings["tolerance"]) is not None:
             self.tolerance = tolerance
         else:
@@ -332,6 +342,22 @@ def _is_text(one: Any) -> bool:
     return alone and list(map(str, names)) == list(map(str, one.data))
 
 
+def _check_whole(facts: Any, rows: list[Any], base: Any, totals: Any) -> None:
+    """Refuse values that do not lead from the base to the prediction, as those of some columns or multiples of them."""
+    fits = np.size(facts.gap) == totals.size
+    if fits:
+        gap, prediction = (np.asarray(part, np.float64).reshape(totals.shape) for part in (facts.gap, facts.prediction))
+        sizes = np.array([float(np.abs(np.asarray(row, dtype=np.float64)).sum()) for row in rows])
+        sizes = sizes.reshape(-1, *[1] * (totals.ndim - 1)) + np.abs(base) + np.abs(prediction)
+        missed = np.abs(totals - gap - prediction) > _ROUNDING * sizes
+        fits = not bool((missed & np.isfinite(gap) & np.isfinite(totals)).any())
+    if not fits:
+        raise BadInput(
+            "a page says how the values of a row lead to its prediction, and these do not, as some players or outputs "
+            "were left out or values changed: report the whole explanation, some of its rows, or one of its outputs"
+        )
+
+
 def _total(row: Any, several: bool) -> Any:
     array = np.asarray(row, dtype=np.float64)
     return array.reshape(-1, array.shape[-1]).sum(0) if several else array.sum()
@@ -347,6 +373,8 @@ def _chosen(one: Any, target: Any, predictions: NDArray[Any]) -> NDArray[Any]:
     if isinstance(target, str) and target not in names:
         listed = ", ".join(names) or "they have no names"
         raise BadInput(f"target is {target!r}, which is none of the outputs: {listed}")
+    if not isinstance(target, (str, int, np.integer)):
+        raise BadInput(f"target is the number or the name of an output, or 'predicted', not a {type(target).__name__}")
     number = names.index(target) if isinstance(target, str) else int(target)
     if not 0 <= number < outputs:
         raise BadInput(f"target is {number}, and outputs are 0 to {outputs - 1}")
