@@ -185,9 +185,12 @@ def test_explanations_of_regions_say_who_their_players_are(regions):
         (found, x, blocks), (found, x, found.feature_mask), (found.values, x, found.feature_mask),
         (found.by_player(), x, None), (found.by_player(), None, None), (found.by_player()[1], None, None),
         (found.by_player().values, x, found.feature_mask),
+        (found.values, x, torch.from_numpy(found.feature_mask.copy())),
+        (Explainer(model[1], feature_mask=blocks.flatten())(x.flatten(1)), None, None),
     ]  # fmt: skip
     for attributions, inputs, mask in given:
-        report = audit(model, attributions, inputs, feature_mask=mask)
+        flat = inputs is None and attributions.data.dtype == object  # a table of groups, whose data are texts
+        report = audit(model[1] if flat else model, attributions, inputs, feature_mask=mask)
         assert float(report.rmse.high.max()) < 1e-6
         assert float(report.relative.high.max()) < 1e-5
         assert not report.doubtful
@@ -250,6 +253,10 @@ def test_shapes_that_do_not_fit_name_the_argument_that_is_missing(explained, reg
     ):
         audit(model, found.by_player().values, x)
     several = nn.Sequential(nn.Flatten(), nn.Linear(16, 10)).eval()
+    with pytest.raises(BadInput, match="give the rows that they are of, as many as there are attributions"):
+        audit(model, found, x[:1])
+    with pytest.raises(BadInput, match="is needed, or a column for each player"):
+        audit(model, found.values[:, 0], x)
     with pytest.raises(BadInput, match="say by target= which of the 10 outputs"):
         audit(several, found, x)
     with pytest.raises(BadInput, match="say by target= which of the 10 outputs they are of, and say by feature_mask="):

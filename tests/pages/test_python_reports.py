@@ -110,6 +110,37 @@ def test_pages_of_texts(tmp_path):
     assert row["values"] == data["rows"][1]["values"]
 
 
+def test_the_page_of_one_text_has_its_pieces_by_position(tmp_path):
+    page = TextExplainer(lambda texts: [text.count("good") - text.count("not") for text in texts])(
+        "not good, and not too good"
+    ).report(tmp_path / "text.html")
+    matters = told(page).partition("What matters most")[2].partition("Row by row")[0]
+    assert re.findall("good,|good|not", matters) == ["not", "good,", "not", "good"]  # each with a value of its own
+    assert "times" not in matters
+
+
+def hierarchy():
+    return TextExplainer(lambda texts: [4 * text.count("good") - 3 * text.count("cold") for text in texts]).hierarchy(
+        "We came early. The soup was cold. A good, really good cake!", divided=1
+    )
+
+
+def test_the_page_of_a_hierarchy_has_the_sentences_first(tmp_path):
+    found = hierarchy()
+    page = found.report(tmp_path / "text.html")
+    matters = told(page).partition("What matters most")[2].partition("Row by row")[0]
+    assert re.findall(r"A good, really good cake! \D*8|The soup was cold. \D*3|We came early. \D*0", matters)
+    assert matters.index("cake!") < matters.index("cold.") < matters.index("early.")
+    (row,) = data_of(page)["rows"]
+    assert row["sentences"]["pieces"] == list(found.sentences.data)
+    assert row["sentences"]["values"] == pytest.approx([0, -3, 8])
+    assert row["pieces"] == list(found.data)
+    two = data_of(dasp.report([found, found], tmp_path / "two.html"))["rows"]
+    assert [one["sentences"] for one in two] == [row["sentences"]] * 2
+    mixed = data_of(dasp.report([found, found.sentences], tmp_path / "mixed.html"))["rows"]
+    assert not any("sentences" in one for one in mixed)
+
+
 def test_pages_of_images(tmp_path):
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from reported import EVIL, JOBS, LONG, TEXTS, write_page
 
+from dasp import TextExplainer
 from dasp.formatting import number, within
 
 
@@ -212,6 +213,20 @@ def test_swarms_are_of_one_output_if_one_is_chosen(here, look):
 def test_texts_are_in_the_table(here, look):
     page = look(write_page("text"))
     assert page.locator("#table tbody td.words").first.inner_text() == TEXTS[0]
+
+
+def test_sentences_are_above_the_words_within_them(look, tmp_path):
+    def value(texts):
+        return [4 * text.count("good") - 3 * text.count("cold") for text in texts]
+
+    found = TextExplainer(value).hierarchy("We came early. The soup was cold. A good, really good cake!", divided=1)
+    page = look(found.report(tmp_path / "page.html"))
+    first, second = page.locator("#card table.bars").all()
+    names = [line.split("\t")[0].strip() for line in first.locator("th").all_inner_texts()]
+    assert names == [
+        "prediction", "A good, really good cake!", "The soup was cold.", "We came early.", "base value",
+    ]  # fmt: skip
+    assert "good," in second.locator("th").all_inner_texts()
 
 
 def test_pairs_of_the_chosen_row(here, look):

@@ -281,7 +281,10 @@ def audit(
     known = _Regions.of(attributions)
     if inputs is None:
         inputs = _own_inputs(attributions, known, forward_func)
-    feature_mask = known.mask if feature_mask is None else _as_masks(feature_mask, inputs)
+    if feature_mask is not None:
+        feature_mask = _as_masks(feature_mask, inputs)
+    elif isinstance(inputs, Tensor):
+        feature_mask = known.mask
     given = {"evaluations": evaluations, "seed": seed, "internal_batch_size": internal_batch_size}
     own = read_options(given, {"internal_batch_size": None})
     arguments = Arguments.given(inputs, baselines, contrasted(target, versus), additional_forward_args, feature_mask)
@@ -397,15 +400,15 @@ def _as_masks(given: Any, inputs: Any) -> Any:
     if isinstance(given, (tuple, list)) and not isinstance(inputs, Tensor):
         rows = inputs if isinstance(inputs, tuple) and len(inputs) == len(given) else (None,) * len(given)
         return tuple(_as_masks(mask, own) for mask, own in zip(given, rows, strict=True))
-    if not isinstance(given, np.ndarray):
-        return given
-    mask = _integers(given)
-    if not isinstance(inputs, Tensor) or inputs.dim() != 4 or mask.dim() not in (3, 4):
+    mask = _integers(given) if isinstance(given, np.ndarray) else given
+    if not isinstance(inputs, Tensor) or inputs.dim() != 4 or not isinstance(mask, Tensor) or mask.dim() not in (3, 4):
         return mask
     channels, *picture = inputs.shape[1:]
-    if tuple(mask.shape[-3:]) == (*picture, channels) != (channels, *picture):
-        mask = mask.movedim(-1, -3)
-    return mask
+    *before, last = mask.shape[-3:]
+    fits = mask.shape[-3] in (1, channels) and all(
+        n in (1, own) for n, own in zip(mask.shape[-2:], picture, strict=True)
+    )
+    return mask.movedim(-1, -3) if not fits and before == picture and last in (1, channels) else mask
 
 
 def _own_inputs(attributions: Any, known: _Regions, model: Any) -> Tensors:
@@ -436,8 +439,8 @@ def _values(attributions: Any, request: Request, whole: bool | None) -> tuple[li
     two ways; and whether their sums leave a doubt of it."""
     tensors, columns = _in_shape(attributions, request)
     whole = True if columns else whole
-    if not columns and (why := _misfit(tensors, request)) is not None:
-        raise BadInput(why)
+    if not columns:
+        _check_shapes(tensors, request)
     values = request.values_of(tensors, whole=whole is not False)
     if not all(bool(torch.isfinite(x).all()) for x in values):
         raise ValueError("the attributions have NaN or infinite entries")
@@ -457,33 +460,36 @@ def _values(attributions: Any, request: Request, whole: bool | None) -> tuple[li
     return values, "the equal entries of a player were taken for its value each, not for shares of it", both == sums
 
 
-def _misfit(tensors: tuple[Tensor, ...], request: Request) -> str | None:
-    """Return what to do about attributions whose shape does not fit, if that can be seen from it."""
+def _check_shapes(tensors: tuple[Tensor, ...], request: Request) -> None:
+    """Refuse attributions of other shapes, and say which argument is missing, if that can be seen from them."""
     rows, outputs = len(request.full), tuple(request.full.shape[1:])
     entries = [tuple(mask.shape) for mask in request.games[0].masks]
-    shapes = [tuple(x.shape) for x in tensors]
-    if shapes == [(rows, *outputs, *entry) for entry in entries] or len({game.count for game in request.games}) > 1:
-        return None
+    shapes, wanted = [tuple(x.shape) for x in tensors], [(rows, *outputs, *entry) for entry in entries]
+    if shapes == wanted:
+        return
+    said = f"the attributions have shape {', '.join(map(str, shapes))}, and {', '.join(map(str, wanted))} is needed"
     of_rows = [shape if shape[:1] == (rows,) else (rows, *shape) for shape in shapes]
-    count, found, single = request.games[0].count, of_rows[0], len(of_rows) == 1
+    counts, single = {game.count for game in request.games}, len(of_rows) == 1
+    found = of_rows[0] if of_rows else ()
 
     def fits(shape: tuple[int, ...], entry: tuple[int, ...]) -> bool:
         layouts = entry, (*entry[1:], entry[0])  # the second has channels last
         return shape[1:] in (*layouts, *((*each, 1) for each in layouts))
 
+    if [shape[1:] for shape in shapes] == [shape[1:] for shape in wanted]:
+        raise BadInput(f"{said}: give the rows that they are of, as many as there are attributions")
     whole_rows = len(of_rows) == len(entries) and all(map(fits, of_rows, entries))
-    few = found[1:] in ((found[-1],), (found[1], *outputs)) if len(found) > 1 else False
-    columns = single and few and not whole_rows and 0 < found[1] < count
-    one_output = whole_rows or (single and (found == (rows, count) or (columns and len(found) == 2)))
+    few = len(found) > 1 and found[1:] in ((found[1],), (found[1], *outputs))
+    columns = single and few and not whole_rows and 0 < found[1] < min(counts)
+    one_output = whole_rows or (
+        single and (found[1:] in {(count,) for count in counts} or (columns and len(found) == 2))
+    )
     cures = []
     if outputs and one_output:
         cures.append(f"say by target= which of the {' × '.join(map(str, outputs))} outputs they are of")
     if columns:
         cures.append(f"say by feature_mask= which entries are one player, if the {found[1]} columns are of groups")
-    if not cures:
-        return None
-    shown, wanted = (", ".join(map(str, each)) for each in (shapes, [(rows, *outputs, *entry) for entry in entries]))
-    return f"the attributions have shape {shown}, and {wanted} is needed: {', and '.join(cures)}"
+    raise BadInput(f"{said}: {', and '.join(cures)}" if cures else f"{said}, or a column for each player")
 
 
 def _in_shape(attributions: Any, request: Request) -> tuple[tuple[Tensor, ...], bool]:

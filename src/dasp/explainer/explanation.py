@@ -468,7 +468,7 @@ def explanation_class() -> Any:
         is_row = False  # it is one row of an explanation of rows
         sentences: Any = None  # an explanation by sentences, of one by sentences and words
         regions: Regions | None = None  # the players of images and series, if they are groups of entries
-        column_regions: Regions | None = None  # the same, where columns are what was divided among entries
+        column_regions: Regions | None = None  # the same of columns that were divided among entries, or are groups
         channels: int | None = None  # the axis of the channels of images as the model takes them; here they are last
         facts: RowFacts | None = None  # which reports tell
 
@@ -708,6 +708,7 @@ def shap_explanation(
     """Return attributions to rows of `data` as a `shap.Explanation`. The players have names, or are of some kind."""
     outputs = result.prediction[0].numel() if result.prediction.dim() > 1 else 0
     parts = [_as_features(part, outputs, data) for part in (result.values, result.std, result.background_std)]
+    columns: Regions | None = None
     regions = None if feature_mask is None or data.ndim < 3 else _regions(feature_mask, data, feature_names, kind)
     if feature_mask is not None and is_image(data.shape):
         if regions is not None and regions.names is not None:
@@ -715,8 +716,11 @@ def shap_explanation(
         parts = [None if part is None else _spread(part, feature_mask, data) for part in parts]
     elif feature_mask is not None:
         groups = _Groups(feature_mask, data)
+        own_names = groups.names(feature_names)
+        if regions is None and data.dtype.kind in "fiub":
+            columns = _regions(feature_mask, data, own_names, kind)
         parts = [None if part is None else groups.columns(part) for part in parts]
-        feature_names = groups.names(feature_names)
+        feature_names = own_names
         data = groups.data(data)
     if (axis := _channels(data.shape)) is not None:
         data = np.moveaxis(data, axis, 3)
@@ -733,6 +737,7 @@ def shap_explanation(
         _name_rows(explanation, names_of_rows(result, output_names))
     explanation.choices, explanation.evaluated = result.choices, result.evaluated
     explanation.background_std, explanation.regions, explanation.channels = background_std, regions, axis
+    explanation.column_regions = columns
     return explanation
 
 

@@ -71,6 +71,7 @@ class Contents:
     labels: tuple[str, ...] | None = None  # of the players' columns, if these are called otherwise
     title: str | None = None  # of the page, if somebody gave it one
     picture: Contents | None = None  # the same rows by one of several inputs, which is an image
+    sentences: Contents | None = None  # the same texts by their sentences, of texts by these and by words within them
 
     @property
     def result(self) -> JobResult:

@@ -71,7 +71,9 @@ def contents_of(
     )  # fmt: skip
     assert isinstance(stored.record, JobRecord)
     named = title if title is not None or first.model else "Explanation"
-    return Contents(Path("explanation"), stored, stored.record, first.labels, named, _picture(given, target))
+    return Contents(
+        Path("explanation"), stored, stored.record, first.labels, named, _picture(given, target), _sentences(given)
+    )
 
 
 def _picture(explanations: Any, target: Any) -> Contents | None:
@@ -83,6 +85,14 @@ def _picture(explanations: Any, target: Any) -> Contents | None:
         if found.image is not None:
             return found
     return None
+
+
+def _sentences(explanations: Any) -> Contents | None:
+    """Return texts by their sentences alone, if they are explained by these and by the words within them."""
+    several = [getattr(one, "sentences", None) for one in explanations]
+    if any(one is None for one in several):
+        return None
+    return contents_of(several, title="sentences", ids=None, target=None, interactions=False)
 
 
 def _batches(table: pa.Table, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -81,9 +81,12 @@ def page_rows(contents: Contents, known: Statistics, most: int) -> PageRows:
 
 
 def _pictures(contents: Contents) -> Callable[[NDArray[Any]], Iterator[Row]]:
-    """Return a function that gives the picture of each row by its number, where one of several inputs is an image, and
-    nothing where none is."""
+    """Return a function that gives the picture of each row by its number, where one of several inputs is an image; what
+    texts are by their sentences, where that is known; and else nothing."""
     part = contents.picture
+    if contents.sentences is not None:
+        texts = contents.sentences
+        return lambda chosen: ({"sentences": _text(some, i)} for some, i in _picked(texts, chosen))
     if part is None:
         return lambda _: repeat({})
     draw = ImageRows(part)

@@ -12,7 +12,7 @@ import numpy as np
 
 import dasp
 from dasp.errors import BadInput, line_of
-from dasp.formatting import display_name, shown, within
+from dasp.formatting import INTERVAL, display_name, shown, within
 from dasp.jobs.options import check_page
 from dasp.pages.contents import Contents, read
 from dasp.pages.explained_rows import contents_of
@@ -156,11 +156,27 @@ def _bars(contents: Contents, known: Statistics, kind: str) -> list[Player]:
     """Return the players that have bars, from the most to the least important; of images those that are regions."""
     if kind in ("sequence", "series") or (kind == "image" and (contents.mask is None or contents.own_players)):
         return []
+    if kind == "text" and known.rows == 1:
+        return _pieces(contents if contents.sentences is None else contents.sentences)
     if kind != "image":
         return known.largest
     assert contents.mask is not None
     own, mask = ImageRows(contents), contents.mask
     return [replace(known.players[place], name=own.place(mask, place)) for place in known.order[:_REGIONS]]
+
+
+def _pieces(contents: Contents) -> list[Player]:
+    """Return the pieces of the only text, from the most to the least important: each of them by itself, also where two
+    are the same word."""
+    some = next(contents.rows())
+    assert some.pieces is not None
+    errors = [None] * len(some.pieces[0]) if some.std is None else [INTERVAL * float(one) for one in some.std[0]]
+    found = [
+        Player(shown(piece), abs(float(value)), half or 0.0, half, 1)
+        for piece, value, half in zip(some.pieces[0], some.values[0], errors, strict=True)
+        if piece.strip()
+    ]
+    return sorted(found, key=lambda player: -player.mean)
 
 
 def _sizes(contents: Contents, known: Statistics) -> dict[str, Any]:

@@ -55,6 +55,7 @@ _DIVISIONS = ("token", "word", "sentence")
 _EXACT, _BAYESIAN, _PERMUTATION = "exact_shapley", "bayesian_shapley", "permutation_shapley"
 _ROUNDING = torch.finfo(torch.float32).eps  # of most models, whatever functions around them make of it
 _MOST_PLAYERS = METHODS[_EXACT].players or 0
+_NOTHING = 1e-12  # of all sentences together, which is rounding
 _CONTEXTS = 8  # of a sentence, in which its words are explained where there are too many
 _MANY = 40  # pieces of a text, of which most may be nothing
 _BATCH = 32  # texts for the model at once
@@ -331,6 +332,7 @@ class TextExplainer:
         most = total // 2 if 2**count <= total // 2 else max(FEWEST_EVALUATIONS, total // 4)
         values, std, used, choice = self._estimate(sentence_game(value, players, count), count, most, game)
         by_sentence = torch.zeros(2, len(pieces), dtype=torch.float64)
+        values = torch.where(values.abs() <= _NOTHING * values.abs().sum(1, keepdim=True), 0, values)
         by_sentence[:, there] = torch.stack([values[0], std[0]])
         sizes = torch.bincount(players, minlength=count)
         order = [i for i in values[0].abs().argsort(descending=True, stable=True).tolist() if sizes[i] > 1][:divided]

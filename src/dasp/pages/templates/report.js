@@ -295,6 +295,8 @@ function choose(i, { focus = false, move = false } = {}) {
   card.replaceChildren(...[element("h3", {}, "Row ", element("bdi", {}, row.id)),
     element("p", {}, answer.join("")),
     row.missed ? element("p", { class: "warning" }, "This row did not reach the tolerance that was asked for.") : null,
+    row.sentences ? element("div", {}, element("h4", {}, "By sentences"), waterfall({ ...row, others: null, ...row.sentences })) : null,
+    row.sentences ? element("h4", {}, "By sentences, and the words of those that are divided") : null,
     PICTURES[data.kind](row),
     row.parts ? waterfall(row) : null,
     data.pairs.length ? couples(row) : null,
