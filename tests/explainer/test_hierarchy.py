@@ -126,6 +126,16 @@ def test_effects_that_no_drawn_context_shows_are_doubted():
     assert not std.any()
 
 
+def test_a_word_that_is_the_same_in_all_drawn_contexts_is_doubted_if_others_are_not():
+    """Eight contexts of 2,048 do not show all that a word may do."""
+    contexts = Contexts.of(12, own=0, most=8, seed=0)
+    values = torch.zeros(9, 2, dtype=torch.float64)
+    values[1:, 0] = torch.tensor([0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0])
+    values[0] = values[1:].mean(0)
+    _, std = owen_estimate(values, torch.zeros_like(values), (0.5, 0.0), contexts)
+    assert std[1] > 0
+
+
 @pytest.fixture(scope="module")
 def bert():
     tokenizer = bert_tokenizer()

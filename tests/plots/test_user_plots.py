@@ -677,3 +677,11 @@ def test_a_swarm_of_many_others_does_not_squeeze_the_named():
     assert {f"« {(others < -edge).sum()}", f"{(others > edge).sum()} »"} <= told
     alone = plots.beeswarm(values[:, :5])
     assert not {text.get_text()[:1] for text in alone.texts} & {"«", "»"}
+
+
+def test_a_map_names_the_output_of_the_model_though_values_do_not_add_up(photos):
+    network, rows, _ = photos
+    found = dasp.Explainer(network, players="block:4", target=0, baselines=0.0)(rows)
+    found.values = 0.5 * found.values
+    title = plots.image(found[0])[0, 1].get_title()
+    assert title.startswith(f"output: {network(rows)[0, 0].item():.3g}".replace("-", "−"))

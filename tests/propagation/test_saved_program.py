@@ -156,7 +156,7 @@ def test_several_inputs_and_other_forms_of_rows(tmp_path, model):
         torch.testing.assert_close(load_model(path, trust=True)(TABLE[:3]), model(TABLE[:3]))
 
 
-def test_recurrent_networks_and_models_of_scikit_learn(tmp_path):
+def test_recurrent_networks_and_models_of_scikit_learn(tmp_path, caplog):
     lstm = nn.LSTM(3, 4, batch_first=True).eval()
     last = type("Last", (nn.Module,), {"__init__": lambda s: (nn.Module.__init__(s), setattr(s, "lstm", lstm))[0],
                                        "forward": lambda s, x: s.lstm(x)[0][:, -1]})().eval()  # fmt: skip
@@ -167,6 +167,10 @@ def test_recurrent_networks_and_models_of_scikit_learn(tmp_path):
     path = dasp.save(fitted, TABLE[:1], tmp_path / "fitted.pt2")
     probability = torch.sigmoid(load_model(path, trust=True)(TABLE[:5]))[:, 0]
     np.testing.assert_allclose(probability.detach(), fitted.predict_proba(TABLE[:5].numpy())[:, 1], rtol=1e-6)
+    assert not caplog.messages
+    fitted.feature_names_in_ = np.array([f"c{i}" for i in range(TABLE.shape[1])], dtype=object)  # as of a data frame
+    dasp.save(fitted, TABLE[:1], tmp_path / "named.pt2")
+    assert "rows must have them in that order, c0, c1" in caplog.text
 
 
 class OneByOne(nn.Module):

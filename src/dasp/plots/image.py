@@ -225,9 +225,11 @@ def _headings(given: Any, found: PlotData, rows: int) -> list[str]:
         return [f"values for {name}" if name else "" for name in names]
     sums = found.values.reshape(rows, -1).sum(1) if found.sums is None else found.sums
     bases = np.broadcast_to(found.base.ravel(), rows)
+    facts = getattr(given, "facts", None)  # values of some methods do not add up to the output
+    outputs = bases + sums if facts is None or np.size(facts.prediction) != rows else np.ravel(facts.prediction)
     return [
-        f"{name or 'output'}: {number(float(base + total))}\nwithout the image: {number(float(base))}"
-        for name, base, total in zip(names, bases, sums, strict=True)
+        f"{name or 'output'}: {number(float(output))}\nwithout the image: {number(float(base))}"
+        for name, base, output in zip(names, bases, outputs, strict=True)
     ]
 
 

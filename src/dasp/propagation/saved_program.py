@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from dasp.errors import BadInput, UntraceableModel, line_of
-from dasp.formatting import in_bytes
+from dasp.formatting import in_bytes, shortened
 from dasp.models.calling import unwrapped
 from dasp.models.wrappers import converted, encoder_and_network, own_dtype, takes_integers
 from dasp.propagation.tracing import program_of
@@ -30,6 +30,7 @@ __all__ = ["alone", "save", "without_data"]
 log = logging.getLogger("dasp")
 
 _ENDING = ".pt2"
+_MOST_NAMES = 200  # characters
 _SMALL = 2**10  # bytes of constants, such as the numbers in a formula, that nobody needs to be told of
 
 
@@ -163,7 +164,15 @@ def _write(program: ExportedProgram, path: Path) -> None:
 
 
 def _tell(program: ExportedProgram, module: nn.Module, path: Path) -> None:
-    """Say in the log if a file is larger than the parameters and buffers of its model, and why."""
+    """Say in the log if a file lacks the names of the columns, or is larger than the parameters and buffers of its
+    model, and why."""
+    if names := getattr(module, "feature_names", None):
+        order = ", ".join(names)
+        log.warning(
+            "%s does not have the names of the columns that the model was fitted with: rows must have them in that "
+            "order, %s; joblib.dump(model, 'model.joblib') keeps them",
+            path, order if len(order) <= _MOST_NAMES else shortened(order, _MOST_NAMES),
+        )  # fmt: skip
     known = {id(tensor): tensor.nbytes for tensor in (*module.parameters(), *module.buffers())}
     others = {name: value for name, value in program.constants.items()
               if isinstance(value, Tensor) and name not in dict(module.named_buffers())}  # fmt: skip

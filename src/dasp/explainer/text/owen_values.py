@@ -12,10 +12,11 @@ over contexts R, so that the words of a sentence sum to the value of the sentenc
 
 Where there are too many contexts, some are drawn: as many of each size, and each with its complement, as errors of the
 two go in opposite directions. The game u and those of every context are explained together, as outputs of one game, by
-the same coalitions of words. How far pairs of contexts differ gives the error that comes from their choice; what the
-words then miss of the value of their sentence is divided among them in proportion to the variances of their errors. If
-that is more than chance explains, there are effects that no drawn context shows, and nobody knows whose they are: they
-make error bars wider.
+the same coalitions of words. How far pairs of contexts differ gives the error that comes from their choice; a word for
+which they hardly differ has a part of that of the average word, as other contexts may show more. What the words then
+miss of the value of their sentence is divided among them in proportion to the variances of their errors. If that is
+more than chance explains, there are effects that no drawn context shows, and nobody knows whose they are: they make
+error bars wider.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dasp.formatting import INTERVAL, interval_of
 
 _ROUNDING = 1e-12  # of the largest value, which is no error that anybody wants to know
 
+_MORE = 2  # pairs of contexts, in which a word is like the average one of its sentence
 _EXPECTED = 2.5  # standard deviations that words may miss the value of their sentence by
 
 __all__ = ["Contexts", "WordsOfSentence", "owen_estimate", "sentence_game", "sentences_of"]
@@ -142,7 +144,7 @@ def owen_estimate(
     """
     mean, each = values[0], values[1:]
     pairs = each.reshape(-1, 2, each.shape[1]).mean(1) if contexts.drawn else each[:0]
-    between = pairs.var(0) / len(pairs) if contexts.drawn else torch.zeros_like(mean)
+    between = _moderated(pairs.var(0), len(pairs)) / len(pairs) if contexts.drawn else torch.zeros_like(mean)
     share = between + std[0].square()
     share = share / share.sum() if bool(share.sum() > 0) else torch.full_like(mean, 1 / len(mean))
     missed = sentence[0] - mean.sum()
@@ -150,9 +152,21 @@ def owen_estimate(
     variance = std[0].square() + (share * sentence[1]).square()
     if contexts.drawn:  # of what is left when all sums are the same, with few degrees of freedom
         left = pairs - share * pairs.sum(1, keepdim=True)
-        variance = variance + left.var(0) / len(pairs) * (interval_of(len(pairs)) / INTERVAL) ** 2
+        variance = (
+            variance + _moderated(left.var(0), len(pairs)) / len(pairs) * (interval_of(len(pairs)) / INTERVAL) ** 2
+        )
         expected = pairs.sum(1).var() / len(pairs) + sentence[1] ** 2
         unseen = (missed**2 - _EXPECTED**2 * expected).clamp(min=0)  # effects of contexts that were not drawn
         variance = variance + share * (1 - share) * unseen
     rounding = _ROUNDING * float(each.abs().max())
     return found, torch.where(variance.sqrt() <= rounding, 0, variance.sqrt())
+
+
+def _moderated(variances: Tensor, pairs: int) -> Tensor:
+    """Return variances over pairs of contexts as if some more pairs had that of the average word: a word that was the
+    same in all of them may have effects that none of them shows.
+
+    >>> _moderated(torch.tensor([0.0, 2.0]), 4)
+    tensor([0.4000, 1.6000])
+    """
+    return ((pairs - 1) * variances + _MORE * variances.mean()) / (pairs - 1 + _MORE)
