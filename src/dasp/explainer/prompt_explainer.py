@@ -12,12 +12,11 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +113,7 @@ def explain_prompt(
     explanation_class()  # so that nothing is paid where shap is not there
     budget = Budget(tolerance, max_evaluations, seed=seed, missing=missing)
     with ExitStack() as stack:
-        kept = stack.enter_context(KeptPrompts(function, keep, key))
+        kept = stack.enter_context(closing(KeptPrompts(function, keep, key)))
         progress = stack.enter_context(working("asking", "call", show=show_progress))
         game = MaskFunction(
             lambda masks: [_number(kept(str(text.without(mask))), score) for mask in masks.tolist()], len(names),
@@ -297,14 +296,6 @@ class KeptPrompts:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _check_own(path: Path, full: bool, application: int) -> None:
